@@ -1,0 +1,37 @@
+# Every target first makes .venv and installs what it needs, so any of them can be the first command typed.
+PYTHON ?= python3
+BIN := .venv/bin
+INSTALLED := .venv/.installed
+
+.PHONY: demo test test-slow check bench format clean
+
+demo: $(INSTALLED) ## NoisyNet-DQN against ε-greedy DQN on Deep Sea
+	$(BIN)/python examples/single_file_dqn.py
+
+test: check ## formatting, lint, types and the default tests
+	$(BIN)/python -m pytest -n 2
+
+check: $(INSTALLED)
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+
+test-slow: $(INSTALLED) ## the tests marked slow: learning, exhaustive faults
+	$(BIN)/python -m pytest -m slow --timeout=3600
+
+bench: $(INSTALLED) ## every benchmark, one after the other
+	$(BIN)/python benchmarks/layers.py
+
+format: $(INSTALLED)
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+$(INSTALLED): pyproject.toml constraints.txt
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --upgrade pip
+	$(BIN)/python -m pip install --quiet -c constraints.txt torch==2.13.0
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e ".[dev]"
+	touch $@
+
+clean:
+	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache

@@ -1,0 +1,355 @@
+"""The questions of the audit, each answered from a log of what happened."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final, Literal
+
+import torch
+from torch import Tensor, nn
+
+from noisynet.layers.record import NoiseEvent, NoiseLog, NoiseSample, NoisyView
+
+Contract = Literal["action", "update", "rollout"]
+"""When acting noise is redrawn: at every action (Algorithm 1), after every update, or after every
+update with learning using the very sample that acted (Algorithm 2)."""
+
+ACTIONS_PER_UPDATE: Final = 4
+"""How many actions the audit takes before each update."""
+
+ACTING: Final = "noisy while acting"
+MODE: Final = "noise does not depend on train()/eval()"
+FRESH: Final = "fresh draws when due"
+HELD: Final = "held between draws"
+BATCH: Final = "one sample for a batch"
+ROLES: Final = "acting, online, target and selector draws independent"
+LAYERS: Final = "every layer has its own draw"
+MOMENTS: Final = "noise is zero-mean, of the right variance"
+STRUCTURE: Final = "factorised or independent as claimed"
+SCALE: Final = "bias noise scaled by inputs"
+GRADIENT: Final = "sigma receives gradient"
+EVALUATION: Final = "evaluation leaves training draws alone"
+SAVED: Final = "epsilon absent from saved state"
+
+# Standard errors from the expected value at which chance is ruled out.
+_SIGNIFICANT: Final = 5.5
+# Fewer distinct draws than this say nothing about a distribution.
+_FEWEST_DRAWS: Final = 30
+
+
+@dataclass(frozen=True)
+class Check:
+    """One question of the audit.
+
+    Attributes:
+        question: what was asked.
+        passed: the answer; None where it could not be asked.
+        evidence: the figures behind the answer.
+    """
+
+    question: str
+    passed: bool | None
+    evidence: str
+
+
+def check_acting(log: NoiseLog) -> Check:
+    """Every acting pass through a noisy layer uses noise."""
+    events = [event for events in _phases(log, "act").values() for event in events]
+    if not events:
+        return Check(ACTING, False, "acting never passed through a noisy layer")
+    noisy = sum(event.noisy for event in events)
+    return Check(ACTING, noisy == len(events), f"{noisy} of {len(events)} passes noisy")
+
+
+def check_fresh(log: NoiseLog, contract: Contract) -> Check:
+    """Each phase that is due a draw uses one that was never in force before."""
+    acts, learns = _phases(log, "act"), _phases(log, "learn")
+    if contract != "action":
+        acts = _by_round(acts)
+    due = {"redraws": _phases(log, "probe"), "actions" if contract == "action" else "rounds": acts}
+    if contract != "rollout":
+        due["updates"] = learns
+    evidence, passed = [], True
+    for kind, phases in due.items():
+        if phases:
+            fresh, total = _fresh_draws(phases)
+            passed = passed and total > 0 and fresh == total
+            evidence.append(f"{fresh} of {total} draws fresh over {len(phases)} {kind}")
+    return Check(FRESH, passed if evidence else None, ", ".join(evidence) or "nothing was run")
+
+
+def check_held(log: NoiseLog, contract: Contract) -> Check:
+    """Inside one phase a layer, in one role, meets one draw only."""
+    groups: dict[str, list[NoiseEvent]] = {}
+    for label, events in _phases(log, "act", "learn", "probe").items():
+        kind, number = label.split(" ")
+        for event in events:
+            role = "gradient" if event.with_gradient else "value"
+            key = f"{label} {role} {event.network}"
+            if contract == "update" and kind == "act":
+                key = number.split(".")[0]
+            elif contract == "rollout":  # what acted must be what learns
+                key = f"{number.split('.')[0]} {event.network}"
+            groups.setdefault(key, []).append(event)
+    changed = sum(
+        len(set(draws)) > 1 for events in groups.values() for draws in _draws(events).values()
+    )
+    evidence = f"{changed} changes of noise on the way in {len(groups)} phases"
+    return Check(HELD, changed == 0 if groups else None, evidence)
+
+
+def check_batch(log: NoiseLog) -> Check:
+    """Equal rows of a batch meet equal noise, where no per-row noise was asked for."""
+    events = [event for event in log.events if event.rows is None and event.noisy]
+    if not events:
+        return Check(BATCH, None, "no noisy pass with a shared sample")
+    split = sum(not event.sample.shared for event in events)
+    return Check(BATCH, split == 0, f"{split} of {len(events)} passes differed between equal rows")
+
+
+def check_roles(log: NoiseLog, contract: Contract) -> Check:
+    """The noise of acting, online, target and selector passes is unrelated over many draws."""
+    roles = {role: _signatures_by_layer(found) for role, found in _roles(log, contract).items()}
+    names = sorted(roles)
+    results: dict[str, tuple[float, float]] = {}
+    for i, first in enumerate(names):
+        for second in names[i + 1 :]:
+            common = sorted(roles[first].keys() & roles[second].keys())
+            found = [_correlation(roles[first][name], roles[second][name]) for name in common]
+            if found:
+                results[f"{first}/{second}"] = max(found, key=lambda result: result[1])
+    if not results:
+        return Check(ROLES, None, "needs learn, and more than one noisy pass in it")
+    evidence = ", ".join(f"{pair} r={r:+.2f}" for pair, (r, _) in results.items())
+    related = [pair for pair, (_, z) in results.items() if z > _SIGNIFICANT]
+    return Check(ROLES, not related, (f"related: {related}; " if related else "") + evidence)
+
+
+def check_layers(log: NoiseLog) -> Check:
+    """Layers that draw from one generator state get the same numbers, perhaps in other places."""
+    samples = {name: found for name, found in _samples(log).items() if len(found) >= _FEWEST_DRAWS}
+    if len(samples) < 2:
+        return Check(LAYERS, None, f"needs two layers with {_FEWEST_DRAWS} draws of each")
+    names = list(samples)
+    worst, where = (0.0, 0.0), ""
+    for i, first in enumerate(names):
+        for second in names[i + 1 :]:
+            count = min(len(samples[first]), len(samples[second]))
+            for part in (_signature, _first_input):
+                a = torch.stack([part(sample) for sample in samples[first][:count]])
+                b = torch.stack([part(sample) for sample in samples[second][:count]])
+                worst, where = max(
+                    (worst, where),
+                    (_correlation(a, b), f"{first}/{second}"),
+                    key=lambda found: found[0][1],
+                )
+    evidence = f"largest correlation r={worst[0]:+.2f} ({where})"
+    return Check(LAYERS, worst[1] <= _SIGNIFICANT, evidence)
+
+
+def check_distribution(log: NoiseLog, kinds: Mapping[str, str | None]) -> list[Check]:
+    """The moments of the noise, and whether it has the structure that its layer claims."""
+    samples = {name: found for name, found in _samples(log).items() if len(found) >= _FEWEST_DRAWS}
+    if not samples:
+        few = f"fewer than {_FEWEST_DRAWS} distinct draws were seen"
+        return [Check(MOMENTS, None, few), Check(STRUCTURE, None, few)]
+    moments, claims, kept = [], [], []
+    for layer, found in samples.items():
+        claimed, shape = kinds[layer], _structure(found)
+        moments.append(_moments(layer or "layer", found, claimed or shape))
+        claims.append(f"{layer or 'layer'}: {shape}" + (f" (claimed {claimed})" if claimed else ""))
+        if claimed and shape != "unclear":
+            kept.append(claimed == shape)
+    wrong = [text for text, right in moments if not right]
+    return [
+        Check(MOMENTS, not wrong, "; ".join(wrong or [text for text, _ in moments])),
+        Check(STRUCTURE, all(kept) if kept else None, "; ".join(claims)),
+    ]
+
+
+def check_initial_scale(views: list[NoisyView]) -> Check:
+    """At initialisation σw and σb are one and the same constant, σ0/√p or 0.017."""
+    wrong, seen = [], 0
+    for view in views:
+        weight, bias = view.get(view.weight_sigma), view.get(view.bias_sigma)
+        assert weight is not None
+        if bias is None or weight.min() != weight.max() or bias.min() != bias.max():
+            continue  # no bias, or σ has been trained: the initial scale cannot be seen
+        seen += 1
+        ratio = float(bias[0] / weight[0, 0])
+        if abs(ratio - 1) > 1e-3:
+            wrong.append(f"{view.name or 'layer'}: σb is {ratio:.2g} × σw")
+    if not seen:
+        return Check(SCALE, None, "σ is not at its initial value, or there is no bias")
+    return Check(SCALE, not wrong, "; ".join(wrong) or f"σb = σw in {seen} layers")
+
+
+def check_gradient(gradients: Mapping[str, float]) -> Check:
+    """Learning gives every σ a gradient."""
+    without = [name for name, largest in gradients.items() if largest == 0]
+    if without:
+        return Check(GRADIENT, False, f"none for {', '.join(without)}")
+    return Check(GRADIENT, True, f"non-zero for {len(gradients)} deviations")
+
+
+def check_evaluation(watched: int, moved: list[str]) -> Check:
+    """Evaluating moves no random stream of training and no sample that a layer holds."""
+    evidence = f"moved: {', '.join(moved)}" if moved else f"{watched} streams and samples unmoved"
+    return Check(EVALUATION, not moved, evidence)
+
+
+def check_saved_state(module: nn.Module, views: list[NoisyView]) -> Check:
+    """Nothing of a noisy layer is saved, and so copied to a target, but its parameters."""
+    saved = module.state_dict()
+    found = [
+        key
+        for view in views
+        for name, buffer in view.layer.named_buffers()
+        if (key := f"{view.name}.{name}".lstrip(".")) in saved and buffer.numel() > 1
+    ]
+    evidence = (
+        f"saved: {', '.join(found)}" if found else f"{len(saved)} entries, none of them noise"
+    )
+    return Check(SAVED, not found, evidence)
+
+
+def _phases(log: NoiseLog, *kinds: str) -> dict[str, list[NoiseEvent]]:
+    """The events of each call, in order of the calls."""
+    phases: dict[str, list[NoiseEvent]] = {}
+    for event in log.events:
+        if event.label.split(" ")[0] in kinds:
+            phases.setdefault(event.label, []).append(event)
+    return phases
+
+
+def _by_round(phases: Mapping[str, list[NoiseEvent]]) -> dict[str, list[NoiseEvent]]:
+    """Actions "act 3.0" to "act 3.3" together: what happened between two updates."""
+    rounds: dict[str, list[NoiseEvent]] = {}
+    for label, events in phases.items():
+        rounds.setdefault(label.split(".")[0], []).extend(events)
+    return rounds
+
+
+def _draws(events: Iterable[NoiseEvent]) -> dict[str, list[int]]:
+    """The draws of each layer, in order; passes without noise are left out."""
+    draws: dict[str, list[int]] = {}
+    for event in events:
+        if event.noisy:
+            draws.setdefault(f"{event.network}.{event.layer}", []).append(event.draw)
+    return draws
+
+
+def _fresh_draws(phases: Mapping[str, list[NoiseEvent]]) -> tuple[int, int]:
+    """Over layers and phases: how often the draw was new, and how often there was one."""
+    seen: dict[str, set[int]] = {}
+    fresh = total = 0
+    for events in phases.values():
+        for layer, draws in _draws(events).items():
+            total += 1
+            fresh += not seen.setdefault(layer, set()) & set(draws)
+            seen[layer] |= set(draws)
+    return fresh, total
+
+
+def _roles(log: NoiseLog, contract: Contract) -> dict[str, list[list[NoiseEvent]]]:
+    """The noisy events of each role, one list for each update."""
+    roles: dict[str, list[list[NoiseEvent]]] = {}
+    acts = _phases(log, "act")
+    for label, events in _phases(log, "learn").items():
+        by_role: dict[str, list[NoiseEvent]] = {}
+        for event in events:
+            role = "online" if event.with_gradient else "selector"
+            by_role.setdefault("target" if event.network == "target" else role, []).append(event)
+        last_act = acts.get(f"act {label.split(' ')[1]}.{ACTIONS_PER_UPDATE - 1}")
+        if last_act and contract != "rollout":
+            by_role["acting"] = last_act
+        for role, found in by_role.items():
+            if all(event.noisy for event in found):
+                roles.setdefault(role, []).append(found)
+    return roles
+
+
+def _signature(sample: NoiseSample) -> Tensor:
+    """Entries of one draw that are independent of each other: εb, or a diagonal of εw."""
+    if sample.bias is not None:
+        return sample.bias
+    size = min(sample.weight.shape)
+    return sample.weight[:size, :size].diagonal()
+
+
+def _first_input(sample: NoiseSample) -> Tensor:
+    """The noise on the first input of the first output, as one entry."""
+    return sample.weight[:1, 0]
+
+
+def _signatures_by_layer(rounds: list[list[NoiseEvent]]) -> dict[str, Tensor]:
+    """For each layer, the signature of its first pass in each round [rounds, entries]."""
+    stacks: dict[str, list[Tensor]] = {}
+    for events in rounds:
+        first = {event.layer: event for event in reversed(events)}
+        for layer, event in first.items():
+            stacks.setdefault(layer, []).append(_signature(event.sample))
+    return {name: torch.stack(found) for name, found in stacks.items() if len(found) == len(rounds)}
+
+
+def _correlation(first: Tensor, second: Tensor) -> tuple[float, float]:
+    """The correlation of two series of draws that is furthest from chance, and its z-score.
+
+    Values and magnitudes are both compared: two products that share one factor are uncorrelated
+    in value, but not in size.
+    """
+    count = min(len(first), len(second))
+    width = min(first.shape[1], second.shape[1])
+    found = []
+    for transform in (torch.Tensor.clone, _log_magnitude):
+        a, b = transform(first[:count, :width]), transform(second[:count, :width])
+        a, b = a - a.mean(), b - b.mean()
+        norm = float(a.norm() * b.norm())
+        r = float((a * b).sum()) / norm if norm > 0 else 1.0
+        found.append((r, abs(r) * math.sqrt(a.numel())))
+    return max(found, key=lambda result: result[1])
+
+
+def _log_magnitude(values: Tensor) -> Tensor:
+    return values.abs().clamp_min(1e-6).log()
+
+
+def _samples(log: NoiseLog) -> dict[str, list[NoiseSample]]:
+    """One sample for each distinct training draw of each online layer."""
+    samples: dict[str, dict[int, NoiseSample]] = {}
+    for event in log.events:
+        if event.noisy and event.network == "online" and event.label != "evaluate":
+            samples.setdefault(event.layer, {}).setdefault(event.draw, event.sample)
+    return {layer: list(found.values()) for layer, found in samples.items()}
+
+
+def _moments(layer: str, found: list[NoiseSample], kind: str) -> tuple[str, bool]:
+    """The mean and the variance of the noise, against those of section 3."""
+    values = torch.stack([_signature(sample) for sample in found]).flatten()
+    mean, variance = float(values.mean()), float(values.var())
+    text = f"{layer}: mean {mean:+.2f}, variance {variance:.2f}"
+    if abs(mean) > _SIGNIFICANT * math.sqrt(variance / len(values)):
+        return text, False
+    # Var f(ε) = E|ε| = √(2/π); without a bias the entries are products of two such.
+    f_variance = math.sqrt(2 / math.pi)
+    factorised = f_variance if found[0].bias is not None else f_variance**2
+    expected = {"factorised": factorised, "independent": 1.0}.get(kind)
+    if expected is None:
+        return text, True
+    spread = float((values - mean).square().std()) / math.sqrt(len(values))
+    return f"{text} (expected {expected:.2f})", abs(variance - expected) <= _SIGNIFICANT * spread
+
+
+def _structure(found: list[NoiseSample]) -> str:
+    """Whether εw is an outer product, with εb for its output factor where there is a bias."""
+    if found[0].weight.shape[0] < 2:
+        return "unclear"  # one output: every column is a multiple of every other
+    for sample in found[:20]:
+        factor = sample.weight[:, :1] if sample.bias is None else sample.bias[:, None]
+        columns = sample.weight
+        fit = factor @ (factor.t() @ columns) / factor.square().sum().clamp_min(1e-12)
+        if (columns - fit).norm() > 0.02 * columns.norm():
+            return "independent"
+    return "factorised"

@@ -1,0 +1,62 @@
+"""What is done to every noisy layer of a network at once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+from torch import nn
+
+from noisynet.layers.linear import NoisyLinear
+
+
+def noisy_layers(module: nn.Module) -> dict[str, NoisyLinear]:
+    """The noisy layers of `module` by their qualified names, a shared layer once."""
+    return {name: layer for name, layer in module.named_modules() if isinstance(layer, NoisyLinear)}
+
+
+def resample_noise(
+    module: nn.Module, generator: torch.Generator | None = None, rows: int | None = None
+) -> None:
+    """Redraw ε in every noisy layer of `module`, each its own draw.
+
+    Args:
+        module: a network with at least one noisy layer.
+        generator: what to draw from, on the module's device; torch's global one if not given.
+        rows: give each of this many rows of a batch its own sample; None: one shared sample.
+    """
+    for layer in _present_layers(module, "resample_noise").values():
+        layer.resample_noise(generator, rows)
+
+
+@contextmanager
+def noise_off(module: nn.Module) -> Iterator[None]:
+    """Use the mean weights μ inside the `with`; the held sample is back in force after it."""
+    layers = _present_layers(module, "noise_off").values()
+    before = [(layer, layer._noise_off) for layer in layers]
+    try:
+        for layer in layers:
+            layer._noise_off = True
+        yield
+    finally:
+        for layer, was_off in before:
+            layer._noise_off = was_off
+
+
+def sigma_summary(module: nn.Module) -> dict[str, float]:
+    """Σ̄, the mean |σw| of each noisy layer (Eq. 20), by layer name."""
+    return {
+        name: layer.weight_sigma.detach().abs().mean().item()
+        for name, layer in noisy_layers(module).items()
+    }
+
+
+def _present_layers(module: nn.Module, caller: str) -> dict[str, NoisyLinear]:
+    layers = noisy_layers(module)
+    if not layers:
+        raise ValueError(
+            f"{caller} expected a module with noisy layers, got a {type(module).__name__} without "
+            "any; build it from NoisyLinear, or convert it with make_noisy."
+        )
+    return layers

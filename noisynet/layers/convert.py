@@ -1,0 +1,163 @@
+"""Turning an ordinary network into a noisy one."""
+
+from __future__ import annotations
+
+import copy
+import difflib
+from collections.abc import Callable, Iterable
+
+import torch
+from torch import Tensor, nn
+
+from noisynet.layers.linear import Noise, NoisyLinear
+from noisynet.layers.lstm import NoisyLSTMCell
+
+Where = Iterable[str] | Callable[[str, nn.Module], bool] | None
+"""Which layers to convert: their names, a predicate of (name, layer), or None for all."""
+
+
+def make_noisy(
+    module: nn.Module,
+    where: Where = None,
+    *,
+    noise: Noise = "factorised",
+    sigma0: float | None = None,
+    keep_weights: bool = False,
+    generator: torch.Generator | None = None,
+) -> tuple[nn.Module, list[str]]:
+    """Return a copy of `module` whose linear layers (and LSTM cells) are noisy.
+
+    Args:
+        module: a network, or a bare `nn.Linear` or `nn.LSTMCell`. It is left as it is.
+        where: the qualified names to convert (as `named_modules` gives them), or a predicate of
+            name and layer; None converts every `nn.Linear` and `nn.LSTMCell`.
+        noise: `"factorised"` or `"independent"`.
+        sigma0: the initial noise, as for `NoisyLinear`.
+        keep_weights: keep the given weights as μ, so that a trained network becomes noisy without
+            losing what it knows; otherwise μ is initialised as the paper says.
+        generator: what initialises μ and draws the first ε; torch's global one if not given.
+
+    Returns:
+        The new module, and the names of the layers that were converted (`""` is the module
+        itself). A layer that stands at several places is converted once, under its first name.
+    """
+    _check_not_noisy_already(module)
+    noisy = copy.deepcopy(module)
+    chosen = _chosen_layers(noisy, where)
+    _check_no_tied_parameters(noisy, chosen)
+    replacements: dict[nn.Module, nn.Module] = {
+        layer: _noisy_twin(layer, noise, sigma0, keep_weights, generator)
+        for layer in chosen.values()
+    }
+    if noisy in replacements:
+        return replacements[noisy], list(chosen)
+    for parent in list(noisy.modules()):
+        for name, child in parent._modules.items():
+            if child in replacements:
+                parent._modules[name] = replacements[child]
+    return noisy, list(chosen)
+
+
+def _check_not_noisy_already(module: nn.Module) -> None:
+    if any(isinstance(layer, NoisyLinear) for layer in module.modules()):
+        raise ValueError(
+            f"make_noisy expected a module without noise, got a {type(module).__name__} that has "
+            "noisy layers already; convert once, with every layer in `where`."
+        )
+
+
+def _chosen_layers(module: nn.Module, where: Where) -> dict[str, nn.Module]:
+    candidates = {
+        name: layer
+        for name, layer in module.named_modules()
+        if type(layer) in (nn.Linear, nn.LSTMCell)
+    }
+    if where is None:
+        chosen = candidates
+    elif callable(where):
+        chosen = {name: layer for name, layer in candidates.items() if where(name, layer)}
+    else:
+        names = [where] if isinstance(where, str) else list(where)
+        for name in names:
+            if name not in candidates:
+                raise ValueError(_unknown_layer(name, module, list(candidates)))
+        chosen = {name: layer for name, layer in candidates.items() if name in names}
+    if not chosen:
+        raise ValueError(
+            "make_noisy found nothing to convert: expected where to choose from the nn.Linear and "
+            f"nn.LSTMCell layers {list(candidates)} of this {type(module).__name__}."
+        )
+    return chosen
+
+
+def _unknown_layer(name: str, module: nn.Module, candidates: list[str]) -> str:
+    there = dict(module.named_modules()).get(name)
+    came = "no such layer" if there is None else f"a {type(there).__name__}"
+    near = difflib.get_close_matches(name, candidates, n=1)
+    hint = f" Did you mean {near[0]!r}?" if near else ""
+    return (
+        f"make_noisy expected {name!r} to name an nn.Linear or nn.LSTMCell, one of {candidates}, "
+        f"found {came}.{hint}"
+    )
+
+
+def _check_no_tied_parameters(module: nn.Module, chosen: dict[str, nn.Module]) -> None:
+    """Converting one owner of a shared parameter would cut the tie without a word."""
+    owners: dict[nn.Parameter, set[nn.Module]] = {}
+    for owner in module.modules():
+        for parameter in owner._parameters.values():
+            if parameter is not None:
+                owners.setdefault(parameter, set()).add(owner)
+    for name, layer in chosen.items():
+        for parameter in layer._parameters.values():
+            if parameter is not None and len(owners[parameter]) > 1:
+                raise ValueError(
+                    f"make_noisy expected {name!r} to own its parameters, but one of them is tied "
+                    "to another layer; share the layer itself, or leave it out of `where`."
+                )
+
+
+def _noisy_twin(
+    layer: nn.Module,
+    noise: Noise,
+    sigma0: float | None,
+    keep_weights: bool,
+    generator: torch.Generator | None,
+) -> nn.Module:
+    if isinstance(layer, nn.Linear):
+        linear = NoisyLinear(
+            layer.in_features,
+            layer.out_features,
+            layer.bias is not None,
+            noise=noise,
+            sigma0=sigma0,
+            device=layer.weight.device,
+            dtype=layer.weight.dtype,
+            generator=generator,
+        )
+        if keep_weights:
+            _keep(linear, layer.weight, layer.bias)
+        return linear.train(layer.training)
+    assert isinstance(layer, nn.LSTMCell)
+    cell = NoisyLSTMCell(
+        layer.input_size,
+        layer.hidden_size,
+        layer.bias,
+        noise=noise,
+        sigma0=sigma0,
+        device=layer.weight_ih.device,
+        dtype=layer.weight_ih.dtype,
+        generator=generator,
+    )
+    if keep_weights:
+        _keep(cell.input_gates, layer.weight_ih, layer.bias_ih if layer.bias else None)
+        _keep(cell.hidden_gates, layer.weight_hh, layer.bias_hh if layer.bias else None)
+    return cell.train(layer.training)
+
+
+def _keep(noisy: NoisyLinear, weight: Tensor, bias: Tensor | None) -> None:
+    """Make the given weights the means, frozen ones staying frozen."""
+    with torch.no_grad():
+        noisy.weight_mu.copy_(weight).requires_grad_(weight.requires_grad)
+        if bias is not None and noisy.bias_mu is not None:
+            noisy.bias_mu.copy_(bias).requires_grad_(bias.requires_grad)

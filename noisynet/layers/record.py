@@ -1,0 +1,330 @@
+"""Watching which noise each layer really uses, in our layers and in other people's.
+
+Every noisy layer is linear in its input, so the noise in force can be read off its outputs: the
+answer to a zero vector is its bias, to a unit vector a column of its weights. Reading behaviour
+instead of buffers means that a layer is judged by what it does, whatever it claims to hold.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from noisynet.layers.linear import NoisyLinear
+
+_SAMPLED_OUTPUTS: Final = 8
+_SAMPLED_INPUTS: Final = 4
+# Noise recovered from float32 outputs carries rounding errors of about 1e-4; two different draws
+# of a few dozen numbers never agree this closely.
+_SAME_DRAW: Final = 5e-3
+
+
+@dataclass(frozen=True)
+class NoiseSample:
+    """A small part of the noise ε in force during one pass.
+
+    Attributes:
+        weight: εw of a few outputs and inputs [outputs, inputs].
+        bias: εb of the same outputs [outputs], or None for a layer without bias.
+        shared: whether two equal rows of one batch met the same noise.
+    """
+
+    weight: Tensor
+    bias: Tensor | None
+    shared: bool
+
+    @property
+    def values(self) -> Tensor:
+        """All of it as one vector."""
+        parts = [self.weight.flatten()] + ([] if self.bias is None else [self.bias])
+        return torch.cat(parts)
+
+    @property
+    def is_noise(self) -> bool:
+        """Whether any of it differs from zero."""
+        return bool((self.values.abs() > _SAME_DRAW).any())
+
+
+@dataclass(frozen=True)
+class NoiseEvent:
+    """One forward pass of one noisy layer.
+
+    Attributes:
+        label: the recorder's label at that moment, such as `"acting"`.
+        network: which of the recorded networks the layer belongs to.
+        layer: the layer's qualified name.
+        draw: which draw was in force, numbered from 1 for each layer in order of appearance;
+            0 where there was no noise at all.
+        rows: the number of per-row samples, None for one shared sample.
+        with_gradient: whether the pass was part of a gradient computation.
+        sample: a part of the noise itself.
+    """
+
+    label: str
+    network: str
+    layer: str
+    draw: int
+    rows: int | None
+    with_gradient: bool
+    sample: NoiseSample = field(repr=False)
+
+    @property
+    def noisy(self) -> bool:
+        """Whether the pass used noise."""
+        return self.draw > 0
+
+
+@dataclass
+class NoiseLog:
+    """What `record_noise` writes: every pass through every noisy layer, in order.
+
+    Attributes:
+        events: the passes.
+        label: attached to the passes to come; set it before each phase.
+    """
+
+    events: list[NoiseEvent] = field(default_factory=list)
+    label: str = ""
+    _draws: dict[tuple[str, str], list[Tensor]] = field(default_factory=dict, repr=False)
+
+    def select(
+        self,
+        label: str | None = None,
+        network: str | None = None,
+        layer: str | None = None,
+        with_gradient: bool | None = None,
+    ) -> list[NoiseEvent]:
+        """The events that match everything given."""
+        return [
+            event
+            for event in self.events
+            if label in (None, event.label)
+            and network in (None, event.network)
+            and layer in (None, event.layer)
+            and with_gradient in (None, event.with_gradient)
+        ]
+
+    def counts(self, label: str | None = None, network: str | None = None) -> dict[str, int]:
+        """How many passes there were, how many were noisy, and how many distinct draws."""
+        events = self.select(label, network)
+        draws = {(event.network, event.layer, event.draw) for event in events if event.noisy}
+        return {
+            "passes": len(events),
+            "noisy": sum(event.noisy for event in events),
+            "distinct": len(draws),
+        }
+
+    def add(self, network: str, layer: str, rows: int | None, sample: NoiseSample) -> None:
+        """Record a pass that met `sample`."""
+        draw = self._number(network, layer, sample) if sample.is_noise else 0
+        gradient = torch.is_grad_enabled()
+        self.events.append(
+            NoiseEvent(self.label, network, layer, draw, rows, gradient, sample=sample)
+        )
+
+    def _number(self, network: str, layer: str, sample: NoiseSample) -> int:
+        seen = self._draws.setdefault((network, layer), [])
+        values = sample.values
+        if seen:
+            differences = (torch.stack(seen) - values).abs().amax(dim=1)
+            nearest = int(differences.argmin())
+            if differences[nearest] < _SAME_DRAW * max(1.0, float(values.abs().max())):
+                return nearest + 1
+        seen.append(values)
+        return len(seen)
+
+
+@dataclass(frozen=True)
+class NoisyView:
+    """The means and deviations of a noisy layer, whoever wrote it.
+
+    Attributes:
+        name: the layer's qualified name.
+        layer: the module itself.
+        weight_mu: the parameters' names inside the layer, likewise below.
+        weight_sigma: -
+        bias_mu: -
+        bias_sigma: -
+        transposed: whether the weights are stored as [in, out].
+    """
+
+    name: str
+    layer: nn.Module
+    weight_mu: str
+    weight_sigma: str
+    bias_mu: str | None
+    bias_sigma: str | None
+    transposed: bool = False
+
+    def get(self, name: str | None) -> Tensor | None:
+        """The parameter of that name, weights as [out, in]."""
+        if name is None:
+            return None
+        parameter = self.layer.get_parameter(name).detach()
+        return parameter.t() if self.transposed and parameter.dim() == 2 else parameter
+
+    @property
+    def sigmas(self) -> list[str]:
+        """The names of the deviations."""
+        return [name for name in (self.weight_sigma, self.bias_sigma) if name is not None]
+
+
+def find_noisy_layers(module: nn.Module) -> list[NoisyView]:
+    """Every layer with a parameter named like "sigma" beside its twin named like "mu"."""
+    views = []
+    for name, layer in module.named_modules():
+        pairs = _mu_sigma_pairs(layer)
+        weights = [pair for pair in pairs if layer.get_parameter(pair[1]).dim() == 2]
+        biases = [pair for pair in pairs if layer.get_parameter(pair[1]).dim() == 1]
+        if weights:
+            mu, sigma = weights[0]
+            bias_mu, bias_sigma = biases[0] if biases else (None, None)
+            transposed = _is_transposed(layer, mu, bias_mu)
+            views.append(NoisyView(name, layer, mu, sigma, bias_mu, bias_sigma, transposed))
+    return views
+
+
+def _mu_sigma_pairs(layer: nn.Module) -> list[tuple[str, str]]:
+    """Pairs of parameter names, held by the layer itself or by its children `mu` and `sigma`."""
+    own = {
+        name
+        for name, _ in layer.named_parameters()
+        if "." not in name or name.split(".")[0] in ("mu", "sigma")
+    }
+    return [
+        (name.replace("sigma", "mu"), name)
+        for name in sorted(own)
+        if "sigma" in name and name.replace("sigma", "mu") in own
+    ]
+
+
+def _is_transposed(layer: nn.Module, weight_mu: str, bias_mu: str | None) -> bool:
+    rows, columns = layer.get_parameter(weight_mu).shape
+    if bias_mu is None or rows == columns:
+        return False
+    return layer.get_parameter(bias_mu).shape[0] == columns
+
+
+class _Probe:
+    """Inputs whose outputs give the noise away: z, z, 0 and a few unit vectors."""
+
+    def __init__(self, view: NoisyView) -> None:
+        self.view = view
+        mean = view.get(view.weight_mu)
+        assert mean is not None
+        outputs, inputs = mean.shape
+        self.outputs = slice(0, min(outputs, _SAMPLED_OUTPUTS))
+        spread = torch.linspace(0, inputs - 1, min(inputs, _SAMPLED_INPUTS)).round().long()
+        self.inputs = torch.tensor(sorted(set(spread.tolist())))
+        direction = torch.linspace(-1, 1, inputs) if inputs > 1 else torch.ones(1)
+        units = F.one_hot(self.inputs, inputs).to(direction.dtype)
+        rows = [direction[None], direction[None], torch.zeros(1, inputs), units]
+        self.rows = torch.cat(rows).to(mean.device, mean.dtype)  # [3 + units, in]
+
+    def read(self, outputs: Tensor) -> NoiseSample:
+        """Solve for ε from the layer's answers [3 + units, out]."""
+        view = self.view
+        mean, sigma = view.get(view.weight_mu), view.get(view.weight_sigma)
+        assert mean is not None
+        assert sigma is not None
+        bias_mean, bias_sigma = view.get(view.bias_mu), view.get(view.bias_sigma)
+        centred = (outputs - F.linear(self.rows.to(mean.dtype), mean, bias_mean)).float()
+        scale = mean.abs().amax().float() + 1
+        shared = bool((centred[0] - centred[1]).abs().amax() <= 1e-5 * scale)
+        at_zero, at_units = centred[2, self.outputs], centred[3:, self.outputs]
+        weight = (at_units - at_zero).t()  # [outputs, units]
+        weight = _divide(weight, sigma[self.outputs][:, self.inputs].float())
+        bias = None if bias_sigma is None else _divide(at_zero, bias_sigma[self.outputs].float())
+        return NoiseSample(weight.cpu(), None if bias is None else bias.cpu(), shared)
+
+
+def _divide(noise: Tensor, sigma: Tensor) -> Tensor:
+    return torch.where(sigma.abs() > 1e-12, noise / sigma, torch.zeros_like(noise))
+
+
+def _watch_ours(probe: _Probe, add: Callable[[int | None, NoiseSample], None]) -> list[Any]:
+    """Our own layer draws nothing in forward, so it is simply asked again, off the record."""
+    layer = probe.view.layer
+    assert isinstance(layer, NoisyLinear)
+
+    def after(_module: nn.Module, _inputs: Any, _output: Tensor) -> None:
+        with torch.no_grad(), torch.autocast(probe.rows.device.type, enabled=False):
+            rows = probe.rows
+            if layer.rows is not None and not layer._noise_off:
+                answers = layer.forward(rows[:, None].expand(-1, layer.rows, -1))[:, 0]
+            else:
+                answers = layer.forward(rows)
+        add(layer.rows, probe.read(answers))
+
+    return [layer.register_forward_hook(after)]
+
+
+def _watch_foreign(probe: _Probe, add: Callable[[int | None, NoiseSample], None]) -> list[Any]:
+    """A layer that may draw inside forward meets the probe in the very same pass."""
+    layer = probe.view.layer
+    was_vector = False
+
+    def before(_module: nn.Module, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
+        nonlocal was_vector
+        x = inputs[0]
+        was_vector = x.dim() == 1
+        x = x[None] if was_vector else x
+        rows = probe.rows.to(x).expand(*x.shape[:-2], -1, -1)
+        return (torch.cat([x, rows], dim=-2), *inputs[1:])
+
+    def after(_module: nn.Module, inputs: tuple[Any, ...], output: Tensor) -> Tensor:
+        count = inputs[0].shape[-2] - len(probe.rows)
+        answers = output.detach()[..., count:, :].reshape(-1, len(probe.rows), output.shape[-1])
+        add(None, probe.read(answers[0]))
+        return output[0] if was_vector else output[..., :count, :]
+
+    return [layer.register_forward_pre_hook(before), layer.register_forward_hook(after)]
+
+
+@contextmanager
+def record_noise(module: nn.Module | Mapping[str, nn.Module]) -> Iterator[NoiseLog]:
+    """Record, for each forward of each noisy layer, which draw was in force.
+
+    Our own layers compute exactly what they would unrecorded. Another library's layer gets a few
+    more rows in each batch, which may change its results by rounding.
+
+    Args:
+        module: a network, or several by name, such as `{"online": q, "target": q_target}`.
+
+    Yields:
+        The log, which grows as the networks are used.
+    """
+    networks = {"": module} if isinstance(module, nn.Module) else dict(module)
+    log = NoiseLog()
+    handles: list[Any] = []
+    try:
+        for network, root in networks.items():
+            views = find_noisy_layers(root)
+            if not views:
+                raise ValueError(
+                    "record_noise expected a module with noisy layers (parameters named like "
+                    f"'weight_mu' and 'weight_sigma'), got a {type(root).__name__} without any."
+                )
+            for view in views:
+
+                def add(
+                    rows: int | None,
+                    sample: NoiseSample,
+                    network: str = network,
+                    layer: str = view.name,
+                ) -> None:
+                    log.add(network, layer, rows, sample)
+
+                ours = type(view.layer) is NoisyLinear
+                watch = _watch_ours if ours else _watch_foreign
+                handles += watch(_Probe(view), add)
+        yield log
+    finally:
+        for handle in handles:
+            handle.remove()
