@@ -109,6 +109,7 @@ def check_noise(
         audit.run(log, updates)
     answers = [
         checks.check_acting(log) if act else Check(checks.ACTING, None, "no act given"),
+        checks.check_learning(log) if learn else Check(checks.LEARNING, None, "no learn given"),
         _check_mode(module, views),
         checks.check_fresh(log, contract),
         checks.check_held(log, contract),

@@ -1,0 +1,118 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from noisynet.layers import NoisyLinear, NoisyLSTMCell, make_noisy, noise_off, noisy_layers
+
+
+def network() -> nn.Sequential:
+    return nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 8), nn.Linear(8, 2, bias=False))
+
+
+def test_converts_every_linear_layer_and_leaves_the_original_alone() -> None:
+    plain = network()
+    noisy, names = make_noisy(plain, noise="independent", sigma0=0.1)
+    assert names == ["0", "2", "3"]
+    assert not noisy_layers(plain)
+    for layer in noisy_layers(noisy).values():
+        assert (layer.noise, layer.sigma0) == ("independent", 0.1)
+    assert noisy_layers(noisy)["3"].bias_mu is None
+    assert noisy(torch.zeros(5, 4)).shape == (5, 2)
+
+
+@pytest.mark.parametrize(
+    ("where", "expected"),
+    [
+        (["3", "0"], ["0", "3"]),
+        ("2", ["2"]),
+        (lambda name, layer: layer.out_features == 8, ["0", "2"]),
+    ],
+)
+def test_where_chooses_by_name_or_predicate(where: Any, expected: list[str]) -> None:
+    noisy, names = make_noisy(network(), where)
+    assert names == expected
+    assert list(noisy_layers(noisy)) == expected
+
+
+def test_keep_weights_keeps_what_a_trained_network_knows() -> None:
+    plain, x = network(), torch.randn(5, 4)
+    noisy, _ = make_noisy(plain, keep_weights=True)
+    with noise_off(noisy):
+        torch.testing.assert_close(noisy(x), plain(x))
+    assert not torch.allclose(noisy(x), plain(x))
+
+
+def test_without_keep_weights_the_means_are_drawn_anew() -> None:
+    plain = nn.Linear(4, 8)
+    noisy, _ = make_noisy(plain, generator=torch.Generator().manual_seed(1))
+    assert isinstance(noisy, NoisyLinear)
+    assert not torch.allclose(noisy.weight_mu, plain.weight)
+    assert noisy.weight_mu.abs().max() <= 0.5
+
+
+def test_a_bare_linear_layer_becomes_a_noisy_one() -> None:
+    noisy, names = make_noisy(nn.Linear(4, 8).double().eval())
+    assert names == [""]
+    assert isinstance(noisy, NoisyLinear)
+    assert noisy.weight_mu.dtype == torch.float64
+    assert not noisy.training
+
+
+def test_a_shared_layer_is_converted_once_and_stays_shared() -> None:
+    layer = nn.Linear(4, 4)
+    noisy, names = make_noisy(nn.Sequential(layer, nn.ReLU(), nn.Sequential(layer)))
+    assert names == ["0"]
+    assert isinstance(noisy, nn.Sequential)
+    inner = noisy[2]
+    assert isinstance(inner, nn.Sequential)
+    assert noisy[0] is inner[0]
+
+
+def test_an_lstm_cell_is_converted_with_the_rest() -> None:
+    net = nn.ModuleDict({"cell": nn.LSTMCell(3, 4), "head": nn.Linear(4, 2)})
+    noisy, names = make_noisy(net)
+    assert names == ["cell", "head"]
+    assert isinstance(noisy, nn.ModuleDict)
+    assert isinstance(noisy["cell"], NoisyLSTMCell)
+
+
+def test_frozen_weights_stay_frozen() -> None:
+    plain = nn.Linear(4, 8)
+    plain.weight.requires_grad_(False)
+    noisy, _ = make_noisy(plain, keep_weights=True)
+    assert isinstance(noisy, NoisyLinear)
+    assert not noisy.weight_mu.requires_grad
+    assert noisy.weight_sigma.requires_grad
+
+
+@pytest.mark.parametrize(
+    ("module", "where", "message"),
+    [
+        (nn.ReLU(), None, "found nothing to convert"),
+        (network(), lambda name, layer: False, "found nothing to convert"),
+        (network(), [], "found nothing to convert"),
+        (network(), ["9"], r"expected '9' to name an nn.Linear .* found no such layer"),
+        (network(), ["1"], "found a ReLU"),
+        (nn.Sequential(NoisyLinear(2, 2)), None, "has noisy layers already"),
+    ],
+)
+def test_nothing_to_convert_is_refused(module: nn.Module, where: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        make_noisy(module, where)
+
+
+def test_a_misspelt_name_is_answered_with_the_nearest() -> None:
+    net = nn.ModuleDict({"advantage": nn.Linear(2, 2), "value": nn.Linear(2, 1)})
+    with pytest.raises(ValueError, match="Did you mean 'advantage'"):
+        make_noisy(net, ["advantages"])
+
+
+def test_tied_parameters_are_not_cut_apart_silently() -> None:
+    net = nn.ModuleDict({"first": nn.Linear(3, 3), "second": nn.Linear(3, 3)})
+    net["second"].weight = net["first"].weight
+    with pytest.raises(ValueError, match="tied to another layer"):
+        make_noisy(net, ["first"])
