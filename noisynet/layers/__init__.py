@@ -2,7 +2,14 @@
 
 from noisynet.layers.audit import NoiseReport, check_noise
 from noisynet.layers.checks import Check, Contract
-from noisynet.layers.control import noise_off, noisy_layers, resample_noise, sigma_summary
+from noisynet.layers.control import (
+    held_noise,
+    hold_noise,
+    noise_off,
+    noisy_layers,
+    resample_noise,
+    sigma_summary,
+)
 from noisynet.layers.convert import make_noisy
 from noisynet.layers.linear import DEFAULT_SIGMA0, Noise, NoisyLinear, scale_noise
 from noisynet.layers.lstm import NoisyLSTMCell
@@ -20,6 +27,8 @@ __all__ = [
     "NoisyLSTMCell",
     "NoisyLinear",
     "check_noise",
+    "held_noise",
+    "hold_noise",
     "make_noisy",
     "noise_off",
     "noisy_layers",

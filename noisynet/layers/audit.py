@@ -62,6 +62,7 @@ def check_noise(
     module: nn.Module,
     *,
     target: nn.Module | None = None,
+    acting: nn.Module | None = None,
     act: Callable[[], object] | None = None,
     learn: Callable[[], object] | None = None,
     evaluate: Callable[[], object] | None = None,
@@ -78,6 +79,7 @@ def check_noise(
     Args:
         module: the online network.
         target: the target network, if there is one.
+        acting: the network that acts, if it is another than `module`.
         act: takes one action with exploration.
         learn: makes one update.
         evaluate: plays or queries as in an evaluation.
@@ -104,7 +106,9 @@ def check_noise(
     # σ and the saved state are looked at before the agent learns anything.
     scale, saved = checks.check_initial_scale(views), checks.check_saved_state(module, views)
     audit = _Audit(views, act, learn, evaluate, dict(generators or {}))
-    networks = {"online": module} | ({} if target is None else {"target": target})
+    networks = {"online": module}
+    networks |= {} if target is None else {"target": target}
+    networks |= {} if acting is None else {"acting": acting}
     with record_noise(networks) as log:
         audit.run(log, updates)
     answers = [
@@ -179,7 +183,7 @@ class _Audit:
 
                 parameter = view.layer.get_parameter(name)
                 if parameter.requires_grad:
-                    handles.append(parameter.register_hook(note))  # type: ignore[no-untyped-call]
+                    handles.append(parameter.register_hook(note))
         try:
             learn()
         finally:

@@ -349,11 +349,12 @@ def _log_magnitude(values: Tensor) -> Tensor:
 
 
 def _samples(log: NoiseLog) -> dict[str, list[NoiseSample]]:
-    """One sample for each distinct training draw of each online layer."""
-    samples: dict[str, dict[int, NoiseSample]] = {}
+    """One sample for each distinct training draw of each layer, the target network's aside."""
+    samples: dict[str, dict[tuple[str, int], NoiseSample]] = {}
     for event in log.events:
-        if event.noisy and event.network == "online" and event.label != "evaluate":
-            samples.setdefault(event.layer, {}).setdefault(event.draw, event.sample)
+        if event.noisy and event.network != "target" and event.label != "evaluate":
+            draw = (event.network, event.draw)
+            samples.setdefault(event.layer, {}).setdefault(draw, event.sample)
     return {layer: list(found.values()) for layer, found in samples.items()}
 
 

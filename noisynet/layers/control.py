@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from noisynet.layers.linear import NoisyLinear
 
@@ -50,6 +50,28 @@ def sigma_summary(module: nn.Module) -> dict[str, float]:
         name: layer.weight_sigma.detach().abs().mean().item()
         for name, layer in noisy_layers(module).items()
     }
+
+
+def held_noise(module: nn.Module) -> dict[str, Tensor]:
+    """The samples that the noisy layers of `module` hold, for continuing a run exactly."""
+    return {
+        f"{name}.{buffer}".lstrip("."): value
+        for name, layer in noisy_layers(module).items()
+        for buffer, value in layer.named_buffers()
+    }
+
+
+def hold_noise(module: nn.Module, noise: Mapping[str, Tensor]) -> None:
+    """Put back the samples that `held_noise` gave."""
+    for name, layer in noisy_layers(module).items():
+        prefix = f"{name}.".lstrip(".")
+        layer.hold_noise(
+            {
+                key.removeprefix(prefix): value
+                for key, value in noise.items()
+                if key.startswith(prefix)
+            }
+        )
 
 
 def _present_layers(module: nn.Module, caller: str) -> dict[str, NoisyLinear]:

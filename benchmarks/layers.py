@@ -1,0 +1,225 @@
+"""What noise costs: DQN's noisy head against the plain one and other libraries' layers.
+
+The head is Linear(3136→512), ReLU, Linear(512→6). Everything is timed interleaved in one run, and
+the figures are ratios to `nn.Linear` with their spread, so that a busy machine does not matter.
+
+    python benchmarks/layers.py               # everything that is installed
+    python benchmarks/layers.py --rounds 400  # more rounds, less spread
+
+Other libraries' layers take part where they can be imported. To have them, make an environment
+outside the repository: `pip install torch==2.13.0`, then `pip install torchrl pfrl tianshou` and
+`pip install --no-deps -e .`, and run this script with its Python.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import platform
+import statistics
+import time
+from collections.abc import Callable, Mapping
+from importlib import import_module, metadata
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from noisynet import NoisyLinear, resample_noise
+
+RESULTS = Path(__file__).parent / "results" / "layers.json"
+INPUTS, HIDDEN, ACTIONS = 3136, 512, 6
+TARGETS = {"learn 32": 1.85, "act 1": 3.0, "forward+backward 1": 2.6}
+
+Redraw = Callable[[nn.Module], None]
+Layer = Callable[[int, int], nn.Module]
+
+
+def no_redraw(_module: nn.Module) -> None:
+    """For plain layers, and for layers that draw inside forward."""
+
+
+def redraw_by(method: str) -> Redraw:
+    """Call `method` on every layer that has it."""
+
+    def redraw(module: nn.Module) -> None:
+        for layer in module.modules():
+            if hasattr(layer, method):
+                getattr(layer, method)()
+
+    return redraw
+
+
+def own_layers() -> dict[str, tuple[Layer, Redraw]]:
+    """The plain layer, and ours."""
+    return {
+        "nn.Linear": (nn.Linear, no_redraw),
+        "noisynet factorised": (NoisyLinear, resample_noise),
+        "noisynet independent": (
+            lambda p, q: NoisyLinear(p, q, noise="independent"),
+            resample_noise,
+        ),
+    }
+
+
+def peer_layers() -> dict[str, tuple[Layer, Redraw]]:
+    """The layers of the libraries that are installed here."""
+    peers: dict[str, tuple[str, str, Redraw]] = {
+        "torchrl": ("torchrl.modules", "NoisyLinear", redraw_by("reset_noise")),
+        "pfrl": ("pfrl.nn.noisy_linear", "FactorizedNoisyLinear", no_redraw),
+        "tianshou": ("tianshou.utils.net.discrete", "NoisyLinear", redraw_by("sample")),
+    }
+    found: dict[str, tuple[Layer, Redraw]] = {}
+    for library, (module, name, redraw) in peers.items():
+        try:
+            kind: Any = getattr(import_module(module), name)
+        except ImportError:
+            continue
+        found[library] = (from_plain(kind) if library == "pfrl" else kind, redraw)
+        if library == "torchrl":  # its layer uses its means unless exploration is switched on
+            exploration: Any = import_module("torchrl.envs.utils")
+            exploration.set_exploration_type(exploration.ExplorationType.RANDOM).set()
+    return found
+
+
+def from_plain(kind: Callable[[nn.Module], nn.Module]) -> Layer:
+    """For a layer that is made from a plain one."""
+    return lambda p, q: kind(nn.Linear(p, q))
+
+
+def head(layer: Layer) -> nn.Sequential:
+    """The fully connected part of Nature DQN, in training mode (some peers are silent in eval)."""
+    return nn.Sequential(layer(INPUTS, HIDDEN), nn.ReLU(), layer(HIDDEN, ACTIONS)).train()
+
+
+def tasks(network: nn.Module, redraw: Redraw) -> dict[str, Callable[[], object]]:
+    """What is timed, by name; the number is the batch size."""
+    optimiser = torch.optim.Adam(network.parameters(), lr=1e-6, fused=True)
+    # A trunk stands below the head, so the gradient of the input is wanted too.
+    batches = {size: torch.randn(size, INPUTS, requires_grad=True) for size in (1, 32)}
+
+    def forward_backward(x: Tensor) -> None:
+        redraw(network)
+        optimiser.zero_grad()
+        x.grad = None
+        network(x).square().sum().backward()
+
+    def learn() -> None:
+        forward_backward(batches[32])
+        optimiser.step()
+
+    @torch.no_grad()
+    def act() -> None:
+        redraw(network)
+        network(batches[1])
+
+    return {
+        "learn 32": learn,
+        "forward+backward 32": lambda: forward_backward(batches[32]),
+        "forward+backward 1": lambda: forward_backward(batches[1]),
+        "act 1": act,
+    }
+
+
+def measure(
+    contestants: Mapping[str, Mapping[str, Callable[[], object]]], rounds: int
+) -> dict[str, dict[str, list[float]]]:
+    """Seconds of each task, every contestant once in every round."""
+    times: dict[str, dict[str, list[float]]] = {}
+    for task in next(iter(contestants.values())):
+        times[task] = {name: [] for name in contestants}
+        for done in range(rounds + 10):
+            for name, work in contestants.items():
+                start = time.perf_counter()
+                work[task]()
+                if done >= 10:  # the first rounds warm the caches
+                    times[task][name].append(time.perf_counter() - start)
+    return times
+
+
+def summarise(times: Mapping[str, Mapping[str, list[float]]]) -> dict[str, dict[str, Any]]:
+    """Medians, and the median and quartiles of the ratio to `nn.Linear` in the same round."""
+    summary: dict[str, dict[str, Any]] = {}
+    for task, by_name in times.items():
+        plain = by_name["nn.Linear"]
+        summary[task] = {}
+        for name, seconds in by_name.items():
+            ratios = [mine / theirs for mine, theirs in zip(seconds, plain, strict=True)]
+            low, middle, high = statistics.quantiles(ratios, n=4)
+            summary[task][name] = {
+                "median_ms": round(1e3 * statistics.median(seconds), 4),
+                "ratio": round(middle, 3),
+                "ratio_quartiles": [round(low, 3), round(high, 3)],
+            }
+    return summary
+
+
+def normals_ms(count: int, repeats: int = 30) -> float:
+    """The time of `torch.randn` of that many numbers, the bound of independent noise."""
+    seconds = []
+    for _ in range(repeats):
+        start = time.perf_counter()
+        torch.randn(count)
+        seconds.append(time.perf_counter() - start)
+    return round(1e3 * statistics.median(seconds), 4)
+
+
+def table(summary: Mapping[str, Mapping[str, Any]]) -> str:
+    """The ratios as text, with the targets."""
+    lines = []
+    for task, by_name in summary.items():
+        target = f"  (target for factorised: at most {TARGETS[task]}×)" if task in TARGETS else ""
+        lines.append(f"\n{task}{target}")
+        for name, row in by_name.items():
+            low, high = row["ratio_quartiles"]
+            lines.append(
+                f"  {name:<22}{row['median_ms']:>9.3f} ms {row['ratio']:>7.2f}×"
+                f"   quartiles {low:.2f} to {high:.2f}"
+            )
+    return "\n".join(lines)
+
+
+def main() -> None:
+    """Time everything, print the table and write the results file."""
+    parser = argparse.ArgumentParser(description="What noise costs, as ratios to nn.Linear")
+    parser.add_argument("--rounds", type=int, default=150, help="timed rounds of each task")
+    options = parser.parse_args()
+    torch.manual_seed(0)
+    peers = peer_layers()
+    contestants = {
+        name: tasks(head(layer), redraw) for name, (layer, redraw) in (own_layers() | peers).items()
+    }
+    summary = summarise(measure(contestants, options.rounds))
+    normals = (INPUTS + 1) * HIDDEN + (HIDDEN + 1) * ACTIONS
+    drawing = {
+        "factorised_normals": INPUTS + HIDDEN + HIDDEN + ACTIONS,
+        "factorised_randn_ms": normals_ms(INPUTS + HIDDEN + HIDDEN + ACTIONS),
+        "independent_normals": normals,
+        "independent_randn_ms": normals_ms(normals),
+    }
+    print(table(summary))
+    print(
+        f"\ntorch.randn of {normals:,} numbers, which independent noise cannot do without: "
+        f"{drawing['independent_randn_ms']:.3f} ms; of {drawing['factorised_normals']:,}: "
+        f"{drawing['factorised_randn_ms']:.3f} ms"
+    )
+    report = {
+        "machine": {
+            "cpu": platform.processor() or platform.machine(),
+            "python": platform.python_version(),
+        },
+        "threads": torch.get_num_threads(),
+        "versions": {"torch": torch.__version__} | {name: metadata.version(name) for name in peers},
+        "rounds": options.rounds,
+        "targets": TARGETS,
+        "tasks": summary,
+        "drawing": drawing,
+    }
+    RESULTS.parent.mkdir(exist_ok=True)
+    RESULTS.write_text(json.dumps(report, indent=2) + "\n")
+    print(f"\nwritten to {RESULTS}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,313 @@
+"""DQN and Dueling, plain and NoisyNet: one class, told apart by its configuration (Algorithm 1)."""
+
+from __future__ import annotations
+
+import copy
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from typing import Any, Final, Literal, Protocol
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from noisynet import config, losses
+from noisynet.agents.exploration import epsilon_at, epsilon_greedy
+from noisynet.agents.streams import numpy_stream, torch_stream
+from noisynet.layers import held_noise, hold_noise, noise_off, resample_noise
+from noisynet.networks import NetworkShape, TorsoKind, ValueNetwork, view_with_own_noise
+from noisynet.optimisers import CentredRMSProp
+from noisynet.replay import TransitionBatch
+
+NOISE_ROLES: Final = ("act", "online", "target", "select")
+"""The uses of noise in training, each with a stream of its own; evaluation has its own too."""
+
+
+class ObservationSpec(Protocol):
+    """What an agent must know of an environment."""
+
+    @property
+    def num_actions(self) -> int:
+        """How many actions there are."""
+
+    @property
+    def frame_shape(self) -> tuple[int, ...]:
+        """The shape of one frame."""
+
+    @property
+    def frame_dtype(self) -> str:
+        """The type of a frame: "uint8" or "float32"."""
+
+    @property
+    def stack(self) -> int:
+        """How many frames make an observation."""
+
+
+class NonFiniteLoss(ArithmeticError):  # noqa: N818 — says what happened
+    """The loss is NaN or infinite; the message says where that came from."""
+
+
+@dataclass(frozen=True)
+class Learnt:
+    """What an update did.
+
+    Attributes:
+        loss: the mean loss of the batch.
+        td_error: target − Q(x, a) [B].
+    """
+
+    loss: float
+    td_error: NDArray[np.float32]
+
+
+class ValueAgent:
+    """Acts, learns, and gives and takes its whole state.
+
+    Args:
+        settings: the run's configuration.
+        spec: the environment's.
+        device: where the networks live.
+    """
+
+    def __init__(
+        self, settings: config.Config, spec: ObservationSpec, device: torch.device | str = "cpu"
+    ) -> None:
+        self.config, self.spec, self.device = settings, spec, torch.device(device)
+        exploration = settings.exploration
+        self.noisy = exploration if isinstance(exploration, config.NoisyWeights) else None
+        init = torch_stream(settings.seed, "init")
+        with torch.random.fork_rng(devices=[]):  # plain layers initialise from the global stream
+            torch.manual_seed(init.initial_seed())
+            online = ValueNetwork(
+                _network_shape(settings, spec),
+                (spec.stack, *spec.frame_shape),
+                spec.num_actions,
+                init,
+            )
+        self.online = online.to(self.device)
+        self.acting = view_with_own_noise(self.online)
+        self.target = copy.deepcopy(self.online).requires_grad_(False)
+        self.optimiser = _optimiser(settings.optimiser, self.online)
+        self.streams = {role: torch_stream(settings.seed, role, device) for role in NOISE_ROLES}
+        self.explore = numpy_stream(settings.seed, "explore")
+        self.updates = 0
+        self._redraw_due = True
+
+    # --- act -------------------------------------------------------------------------------------
+
+    def act(self, observation: NDArray[Any], step: int) -> NDArray[np.int64]:
+        """Choose actions [N] for observations [N, stack, *frame] at a step of training."""
+        count = len(observation)
+        warming_up = step < self.config.learning.starts_steps
+        if isinstance(self.config.exploration, config.EpsilonGreedy):
+            starts = self.config.learning.starts_steps
+            epsilon = epsilon_at(self.config.exploration, step, starts)
+        else:
+            epsilon = float(warming_up and self.config.exploration.warm_up == "uniform")
+        if epsilon >= 1:  # no value would be used
+            greedy = np.zeros(count, np.int64)
+        else:
+            greedy = self._greedy_while_training(observation)
+        if epsilon > 0:
+            greedy = epsilon_greedy(greedy, epsilon, self.spec.num_actions, self.explore)
+        return greedy
+
+    def begin_episode(self) -> None:
+        """Tell the agent that an episode begins, for noise that is redrawn by episodes."""
+        if self.noisy and self.noisy.redraw == "episode":
+            self._redraw_due = True
+
+    def _greedy_while_training(self, observation: NDArray[Any]) -> NDArray[np.int64]:
+        if self._noise_in("acting") and (self._redraw_due or self._redraw_at_every_action):
+            rows = len(observation) if len(observation) > 1 else None
+            resample_noise(self.acting, self.streams["act"], rows)  # ξ of the action (Algorithm 1)
+            self._redraw_due = False
+        with self._mean_unless(self.acting, self._noise_in("acting")):
+            return greedy_actions(self.acting, self.to_device(observation))
+
+    @property
+    def _redraw_at_every_action(self) -> bool:
+        return self.noisy is not None and self.noisy.redraw == "action"
+
+    # --- learn -----------------------------------------------------------------------------------
+
+    def learn(self, batch: TransitionBatch) -> Learnt:
+        """One update from a batch of transitions (Eq. 14, or Eqs. 15 and 16 with double Q)."""
+        x, y = self.to_device(batch.x), self.to_device(batch.y)
+        action, reward, discount, weight = (
+            self.to_device(column)
+            for column in (batch.action, batch.reward, batch.discount, batch.weight)
+        )
+        noisy = self._noise_in("learning")
+        with self._mean_unless(self.online, noisy), self._mean_unless(self.target, noisy):
+            target = self._target(y, reward, discount)
+            self._redraw(self.online, "online")  # ξ, held over the batch
+            error = losses.td_error(self.online(x), action, target)
+            elementwise = losses.huber if self.config.learning.loss == "huber" else losses.squared
+            loss = losses.mean_over_batch(elementwise(error), weight)
+            self.optimiser.zero_grad(set_to_none=True)
+            loss.backward()
+        value = float(loss.detach())
+        if not np.isfinite(value):
+            raise NonFiniteLoss(self._where_not_finite(value, reward, target))
+        if self.config.learning.max_gradient_norm is not None:
+            norm = self.config.learning.max_gradient_norm
+            nn.utils.clip_grad_norm_(self.online.parameters(), norm)
+        self.optimiser.step()
+        self.updates += 1
+        if self.noisy and self.noisy.redraw == "update":
+            self._redraw_due = True
+        return Learnt(value, error.detach().cpu().numpy())
+
+    @torch.no_grad()
+    def _target(self, y: Tensor, reward: Tensor, discount: Tensor) -> Tensor:
+        self._redraw(self.target, "target")  # ξ′
+        q_t = self.target(y)
+        if not self.config.learning.double_q:
+            return losses.q_learning_target(reward, discount, q_t)
+        self._redraw(self.online, "select")  # ξ″
+        return losses.double_q_target(reward, discount, q_t, self.online(y))
+
+    def sync_target(self) -> None:
+        """ζ⁻ ← ζ: weights only, each network keeps its own ε."""
+        self.target.load_state_dict(self.online.state_dict())
+
+    def _redraw(self, network: nn.Module, role: str) -> None:
+        if self._noise_in("learning"):
+            resample_noise(network, self.streams[role])
+
+    def _noise_in(self, use: Literal["acting", "learning"]) -> bool:
+        return self.noisy is not None and use in self.noisy.used_in
+
+    def _mean_unless(self, network: nn.Module, noisy: bool) -> AbstractContextManager[None]:
+        return nullcontext() if self.noisy is None or noisy else noise_off(network)
+
+    def _where_not_finite(self, loss: float, reward: Tensor, target: Tensor) -> str:
+        places = [("reward", reward), *self.online.state_dict().items()]
+        places += [(f"target {name}", value) for name, value in self.target.state_dict().items()]
+        places.append(("the targets of the loss", target))
+        bad = [name for name, value in places if not bool(value.isfinite().all())]
+        where = f"first in {bad[0]!r}" if bad else "in the network's outputs"
+        return f"expected a finite loss at update {self.updates + 1}, got {loss}: {where}"
+
+    # --- state -----------------------------------------------------------------------------------
+
+    def to_device(self, array: NDArray[Any]) -> Tensor:
+        """The array as a tensor where the networks are, through pinned memory if that is CUDA."""
+        tensor = torch.from_numpy(array)
+        if self.device.type == "cuda":
+            return tensor.pin_memory().to(self.device, non_blocking=True)
+        return tensor.to(self.device)
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Every tensor that the next step depends on, by name."""
+        named = {f"online.{name}": value for name, value in self.online.state_dict().items()}
+        named |= {f"target.{name}": value for name, value in self.target.state_dict().items()}
+        named |= {f"noise.{name}": value for name, value in held_noise(self.acting).items()}
+        for index, state in self.optimiser.state_dict()["state"].items():
+            named |= {f"optimiser.{index}.{name}": value for name, value in state.items()}
+        named |= {f"stream.{role}": stream.get_state() for role, stream in self.streams.items()}
+        return named
+
+    def state(self) -> dict[str, Any]:
+        """The rest of the state, JSON-able."""
+        return {
+            "updates": self.updates,
+            "redraw_due": self._redraw_due,
+            "explore": self.explore.bit_generator.state,
+        }
+
+    def restore(self, tensors: dict[str, Tensor], state: dict[str, Any]) -> None:
+        """Take back what `tensors` and `state` gave."""
+        self.online.load_state_dict(_part(tensors, "online."))
+        self.target.load_state_dict(_part(tensors, "target."))
+        hold_noise(self.acting, _part(tensors, "noise."))
+        optimiser: dict[int, dict[str, Tensor]] = {}
+        for name, value in _part(tensors, "optimiser.").items():
+            index, _, field = name.partition(".")
+            optimiser.setdefault(int(index), {})[field] = value
+        groups = self.optimiser.state_dict()["param_groups"]
+        self.optimiser.load_state_dict({"state": optimiser, "param_groups": groups})
+        for role, stream in self.streams.items():
+            stream.set_state(tensors[f"stream.{role}"])
+        self.updates, self._redraw_due = state["updates"], state["redraw_due"]
+        self.explore.bit_generator.state = state["explore"]
+
+
+class EvaluationPolicy:
+    """The latest agent, playing with noise and streams of its own.
+
+    Args:
+        agent: whose weights to play with; it is left as it is.
+        noise: whether a noisy agent plays with noise, redrawn at every action.
+        role: names the random stream, so that every evaluation has its own.
+    """
+
+    def __init__(self, agent: ValueAgent, noise: Literal["on", "off"], role: str) -> None:
+        self.agent = agent
+        self.noisy = agent.noisy is not None and noise == "on"
+        self.network = view_with_own_noise(agent.online)
+        self.stream = torch_stream(agent.config.seed, role, agent.device)
+        self.explore = numpy_stream(agent.config.seed, role)
+        exploration = agent.config.exploration
+        self.epsilon = 0.0
+        if isinstance(exploration, config.EpsilonGreedy):
+            self.epsilon = exploration.evaluation
+
+    def act(self, observation: NDArray[Any]) -> NDArray[np.int64]:
+        """Choose actions [N] for observations [N, stack, *frame]."""
+        if self.noisy:
+            rows = len(observation) if len(observation) > 1 else None
+            resample_noise(self.network, self.stream, rows)
+        with self.agent._mean_unless(self.network, self.noisy):
+            greedy = greedy_actions(self.network, self.agent.to_device(observation))
+        if self.epsilon == 0:
+            return greedy
+        return epsilon_greedy(greedy, self.epsilon, self.agent.spec.num_actions, self.explore)
+
+
+@torch.no_grad()
+def greedy_actions(network: nn.Module, observation: Tensor) -> NDArray[np.int64]:
+    """argmax_b Q(x, b) for each observation."""
+    actions: NDArray[np.int64] = network(observation).argmax(dim=1).cpu().numpy()
+    return actions
+
+
+def _part(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
+    return {k.removeprefix(prefix): v for k, v in tensors.items() if k.startswith(prefix)}
+
+
+def _network_shape(settings: config.Config, spec: ObservationSpec) -> NetworkShape:
+    exploration = settings.exploration
+    noisy = exploration if isinstance(exploration, config.NoisyWeights) else None
+    return NetworkShape(
+        torso=_torso(settings.network.torso, spec.frame_shape),
+        hidden=settings.network.hidden,
+        dueling=settings.network.dueling,
+        noise=noisy.noise if noisy else None,
+        sigma0=noisy.sigma0 if noisy else None,
+        learn_sigma=noisy.learn_sigma if noisy else True,
+        trunk_gradient_scale=settings.network.trunk_gradient_scale,
+        # Planes of 0 and 1 are bytes too, but not grey levels.
+        scale=1 / 255 if spec.frame_dtype == "uint8" and spec.frame_shape[-1] >= 36 else 1.0,
+    )
+
+
+def _torso(asked: str, frame_shape: tuple[int, ...]) -> TorsoKind:
+    if asked != "auto":
+        return asked  # type: ignore[return-value]
+    if len(frame_shape) < 2:
+        return "flat"
+    return "nature" if min(frame_shape[-2:]) >= 36 else "minatar"
+
+
+def _optimiser(
+    settings: config.CentredRMSProp | config.Adam, network: nn.Module
+) -> torch.optim.Optimizer:
+    parameters = [parameter for parameter in network.parameters() if parameter.requires_grad]
+    if isinstance(settings, config.Adam):
+        return torch.optim.Adam(
+            parameters, lr=settings.learning_rate, eps=settings.epsilon, fused=True
+        )
+    return CentredRMSProp(parameters, settings.learning_rate, settings.decay, settings.epsilon)

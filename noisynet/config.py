@@ -1,0 +1,449 @@
+"""Everything that decides the result of a run: typed, validated, frozen.
+
+A configuration is the agent's settings of the papers, then a preset's differences, then the user's.
+Nothing here imports torch, so that a bad command is refused at once.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+import re
+from collections.abc import Iterable, Mapping
+from typing import Annotated, Any, Final, Literal, Self, get_args
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+
+from noisynet import paper
+from noisynet.envs.make import parse_environment
+
+AgentName = Literal["dqn", "dueling", "noisynet-dqn", "noisynet-dueling"]
+PresetName = Literal["paper", "minatar", "pong-fast", "classic"]
+
+AGENTS: Final[tuple[str, ...]] = get_args(AgentName)
+PRESETS: Final[tuple[str, ...]] = get_args(PresetName)
+DEFAULT_PRESETS: Final = {
+    "atari": "paper",
+    "minatar": "minatar",
+    "deep_sea": "classic",
+    "gym": "classic",
+}
+
+Count = Annotated[int, Field(gt=0)]
+Probability = Annotated[float, Field(ge=0, le=1)]
+
+
+class ConfigError(ValueError):
+    """A configuration that cannot be; the message lists every error."""
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True)
+
+
+class EpsilonGreedy(_Part):
+    """Explore by a random action with probability ε."""
+
+    kind: Literal["epsilon-greedy"] = "epsilon-greedy"
+    initial: Probability = paper.EPSILON_INITIAL
+    """ε until learning starts."""
+    final: Probability = paper.EPSILON_FINAL
+    """ε at the end of the schedule; with `initial` also 0: no exploration at all, a control."""
+    anneal_steps: Count = paper.EPSILON_ANNEAL_STEPS
+    """How many steps after the start of learning ε takes to fall, linearly."""
+    evaluation: Probability = paper.EPSILON_EVALUATION
+    """ε while evaluating."""
+
+
+class NoisyWeights(_Part):
+    """Explore by noise on the weights of the fully connected layers (section 3.1)."""
+
+    kind: Literal["noisy-weights"] = "noisy-weights"
+    noise: Literal["factorised", "independent"] = "factorised"
+    """The kind of noise; the paper's value agents use factorised."""
+    sigma0: Annotated[float, Field(ge=0, allow_inf_nan=False)] = paper.SIGMA0_FACTORISED
+    """The initial noise: σ = sigma0/√p (factorised) or sigma0 itself (independent)."""
+    redraw: Literal["action", "update", "episode"] = "action"
+    """When acting noise is redrawn: Algorithm 1 does it at every action."""
+    warm_up: Literal["noisy", "uniform"] | None = None
+    """How to act before learning starts; None: noisily, but uniformly where sigma0 ≤ 0.1, which
+    would otherwise be nearly one constant action."""
+    used_in: Literal["acting and learning", "acting", "learning"] = "acting and learning"
+    """Where noise is used; the two halves alone are controls."""
+    learn_sigma: bool = True
+    """Whether σ is trained; a frozen σ is a control."""
+    evaluation: Literal["on", "off"] = "on"
+    """Which of the two scores, always both measured, is *the* score."""
+
+    @model_validator(mode="after")
+    def _fill_warm_up(self) -> Self:
+        if self.warm_up is None:
+            object.__setattr__(self, "warm_up", "uniform" if self.sigma0 <= 0.1 else "noisy")
+        return self
+
+
+class CentredRMSProp(_Part):
+    """The optimiser of Nature DQN, ε inside the root."""
+
+    kind: Literal["centred-rmsprop"] = "centred-rmsprop"
+    learning_rate: Annotated[float, Field(gt=0)] = paper.RMSPROP_LEARNING_RATE
+    decay: Annotated[float, Field(ge=0, lt=1)] = paper.RMSPROP_DECAY
+    epsilon: Annotated[float, Field(gt=0)] = paper.RMSPROP_EPSILON / paper.BATCH_SIZE**2
+    """For gradients of the mean loss: the original's 0.01 is for sums over batches of 32."""
+
+
+class Adam(_Part):
+    """Kingma & Ba 2015."""
+
+    kind: Literal["adam"] = "adam"
+    learning_rate: Annotated[float, Field(gt=0)] = 1e-4
+    epsilon: Annotated[float, Field(gt=0)] = 1e-8
+
+
+class Network(_Part):
+    """The shape of the value network."""
+
+    torso: Literal["auto", "nature", "minatar", "flat"] = "auto"
+    """The convolutions; auto chooses by the size of a frame."""
+    hidden: Annotated[tuple[Count, ...], Field(min_length=1)] = (512,)
+    """Sizes of the hidden fully connected layers."""
+    dueling: bool = False
+    """Whether Q is put together from V and A (Eq. 3)."""
+    trunk_gradient_scale: Annotated[float, Field(gt=0)] = 1.0
+    """Multiplies the gradient that enters the last convolution; 1/√2 for Dueling."""
+
+
+class Learning(_Part):
+    """How the value network is trained."""
+
+    loss: Literal["huber", "squared"] = "huber"
+    """Huber clips the error to ±1, as Nature; the NoisyNet paper writes the squared error."""
+    double_q: bool = False
+    """Whether the online network selects the action that the target network values (Eq. 5)."""
+    discount: Annotated[float, Field(ge=0, lt=1)] = paper.DISCOUNT
+    n_step: Count = 1
+    batch_size: Count = paper.BATCH_SIZE
+    starts_steps: Count = paper.LEARNING_STARTS_STEPS
+    update_period_steps: Count = paper.UPDATE_PERIOD_STEPS
+    """Steps for each update; the NoisyNet text has one update for every action."""
+    sync_target_steps: Count = paper.SYNC_TARGET_STEPS
+    clip_rewards: bool = True
+    """Whether rewards are clipped to ±1 in training."""
+    max_gradient_norm: Annotated[float, Field(gt=0)] | None = None
+
+
+class UniformReplay(_Part):
+    """Every stored transition is as likely as any other."""
+
+    kind: Literal["uniform"] = "uniform"
+    capacity_steps: Count = paper.REPLAY_STEPS
+
+
+class PrioritisedReplay(_Part):
+    """Proportional prioritisation (Schaul et al. 2016), which Algorithm 1 allows for."""
+
+    kind: Literal["prioritised"] = "prioritised"
+    capacity_steps: Count = paper.REPLAY_STEPS
+    alpha: Annotated[float, Field(ge=0)] = 0.6
+    beta_initial: Probability = 0.4
+    """The exponent of the importance weights; it rises linearly to 1 over the budget."""
+
+
+class Evaluation(_Part):
+    """The protocol: learning is suspended and the latest agent plays."""
+
+    period_frames: Count = paper.EVALUATION_PERIOD_FRAMES
+    frames: Count = paper.EVALUATION_FRAMES
+    """How long each evaluation plays, with noise on and again with noise off."""
+
+
+class Config(_Part):
+    """A run."""
+
+    agent: AgentName
+    environment: str
+    environment_options: dict[str, Any] = Field(default_factory=dict)
+    """What the environment's family takes, for example `{"sticky_action_prob": 0.0}`."""
+    seed: Annotated[int, Field(ge=0, lt=2**31)]
+    frames: Count
+    """The budget, in frames of the emulator."""
+    num_envs: Count = 1
+    exploration: Annotated[EpsilonGreedy | NoisyWeights, Field(discriminator="kind")]
+    network: Network = Network()
+    learning: Learning = Learning()
+    optimiser: Annotated[CentredRMSProp | Adam, Field(discriminator="kind")] = CentredRMSProp()
+    replay: Annotated[UniformReplay | PrioritisedReplay, Field(discriminator="kind")] = (
+        UniformReplay()
+    )
+    evaluation: Evaluation = Evaluation()
+    max_episode_frames: Count = paper.MAX_EPISODE_FRAMES
+    checkpoint_period_frames: Count = 32_000
+    """The replay's files have room for twice as much; on Atari this keeps them below 7.2 GB."""
+    log_period_steps: Count = 1_000
+
+    @field_validator("environment")
+    @classmethod
+    def _known_environment(cls, name: str) -> str:
+        parse_environment(name)
+        return name
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        problems = []
+        if self.agent.startswith("noisynet") != (self.exploration.kind == "noisy-weights"):
+            problems.append(f"{self.agent} does not explore by {self.exploration.kind}")
+        capacity, batch = self.replay.capacity_steps, self.learning.batch_size
+        if capacity < batch:
+            problems.append(
+                f"replay.capacity_steps ({capacity}) is below learning.batch_size ({batch})"
+            )
+        if self.learning.starts_steps > capacity:
+            problems.append(
+                f"learning.starts_steps ({self.learning.starts_steps}) is above "
+                f"replay.capacity_steps ({capacity}): learning could not start from a full batch"
+            )
+        if self.learning.starts_steps < batch:
+            problems.append(
+                f"learning.starts_steps ({self.learning.starts_steps}) is below "
+                f"learning.batch_size ({batch})"
+            )
+        if problems:
+            raise ValueError("; ".join(problems))
+        return self
+
+
+_DEFAULT_KINDS: Final = {"optimiser.kind": "centred-rmsprop", "replay.kind": "uniform"}
+_AGENT_SETTINGS: Final[dict[str, dict[str, Any]]] = {
+    "dqn": {"exploration.kind": "epsilon-greedy"},
+    "noisynet-dqn": {"exploration.kind": "noisy-weights"},
+    "dueling": {
+        "exploration.kind": "epsilon-greedy",
+        "exploration.final": paper.DUELING_EPSILON_FINAL,
+        "exploration.evaluation": paper.DUELING_EPSILON_EVALUATION,
+    },
+    "noisynet-dueling": {"exploration.kind": "noisy-weights"},
+}
+_DUELING_SETTINGS: Final[dict[str, Any]] = {
+    "network.dueling": True,
+    "network.trunk_gradient_scale": paper.DUELING_TRUNK_GRADIENT_SCALE,
+    "learning.double_q": True,
+    "learning.sync_target_steps": paper.DUELING_SYNC_TARGET_STEPS,
+    "learning.max_gradient_norm": paper.DUELING_MAX_GRADIENT_NORM,
+    "optimiser.learning_rate": paper.DUELING_LEARNING_RATE,
+}
+
+# What each preset changes; settings of ε-greedy exploration do not apply to noisy agents.
+_PRESET_SETTINGS: Final[dict[str, dict[str, Any]]] = {
+    "paper": {"frames": paper.TRAINING_FRAMES},
+    # Young & Tian 2019, with ε of RMSProp outside the root there and inside here.
+    "minatar": {
+        "frames": 5_000_000,
+        "network.hidden": (128,),
+        "optimiser.learning_rate": 2.5e-4,
+        "optimiser.epsilon": 1e-4,
+        "replay.capacity_steps": 100_000,
+        "learning.starts_steps": 5_000,
+        "learning.sync_target_steps": 1_000,
+        "learning.update_period_steps": 1,
+        "learning.clip_rewards": False,
+        "exploration.anneal_steps": 100_000,
+        "exploration.evaluation": 0.0,
+        "evaluation.period_frames": 100_000,
+        "evaluation.frames": 20_000,
+        "checkpoint_period_frames": 50_000,
+    },
+    "pong-fast": {
+        "frames": 2_000_000,
+        "optimiser.kind": "adam",
+        "optimiser.learning_rate": 1e-4,
+        "replay.capacity_steps": 100_000,
+        "learning.starts_steps": 10_000,
+        "learning.sync_target_steps": 1_000,
+        "learning.update_period_steps": 1,
+        "exploration.anneal_steps": 100_000,
+        "exploration.final": 0.01,
+        "exploration.evaluation": 0.001,
+        "evaluation.period_frames": 200_000,
+        "evaluation.frames": 50_000,
+    },
+    # Small problems with flat observations.
+    "classic": {
+        "frames": 50_000,
+        "network.hidden": (64, 64),
+        "optimiser.kind": "adam",
+        "optimiser.learning_rate": 1e-3,
+        "replay.capacity_steps": 50_000,
+        "learning.starts_steps": 200,
+        "learning.sync_target_steps": 100,
+        "learning.update_period_steps": 1,
+        "learning.clip_rewards": False,
+        "exploration.anneal_steps": 10_000,
+        "exploration.final": 0.05,
+        "exploration.evaluation": 0.0,
+        "evaluation.period_frames": 5_000,
+        "evaluation.frames": 2_500,
+        "checkpoint_period_frames": 10_000,
+        "log_period_steps": 500,
+    },
+}
+_EPSILON_ONLY: Final = {f"exploration.{name}" for name in EpsilonGreedy.model_fields} - {
+    "exploration.kind"
+}
+
+
+def build_config(
+    agent: str,
+    environment: str,
+    *,
+    frames: int | None = None,
+    seed: int = 0,
+    preset: str | None = None,
+    settings: Iterable[str] = (),
+) -> Config:
+    """The configuration of a run, from what stands on the command line.
+
+    Args:
+        agent: one of `AGENTS`.
+        environment: such as "atari/pong".
+        frames: the budget; None for the preset's.
+        seed: decides every random stream.
+        preset: one of `PRESETS`; None for the one of the environment's family.
+        settings: `key=value` pairs over everything else, keys dotted: "learning.discount=0.9".
+
+    Raises:
+        ConfigError: listing everything that is wrong, with the nearest valid names.
+    """
+    errors: list[str] = []
+    flat: dict[str, Any] = {"agent": agent, "environment": environment, "seed": seed}
+    if agent not in AGENTS:
+        errors.append(_unknown("agent", agent, AGENTS))
+        agent = "dqn"
+    if preset is None:
+        preset = DEFAULT_PRESETS.get(environment.partition("/")[0], "paper")
+    elif preset not in PRESETS:
+        errors.append(_unknown("preset", preset, PRESETS))
+        preset = "paper"
+    noisy = agent.startswith("noisynet")
+    layers = [_DEFAULT_KINDS, _AGENT_SETTINGS[agent]]
+    layers += [_DUELING_SETTINGS] if "dueling" in agent else []
+    layers.append(_PRESET_SETTINGS[preset])
+    for layer in layers:
+        applicable = {k: v for k, v in layer.items() if not (noisy and k in _EPSILON_ONLY)}
+        flat = _overridden(flat, applicable)
+    if frames is not None:
+        flat["frames"] = frames
+    given: dict[str, Any] = {}
+    for setting in settings:
+        key, equals, value = setting.partition("=")
+        if not equals or not key.strip():
+            errors.append(f"--set expected key=value, got {setting!r}")
+        else:
+            given[key.strip()] = _parse_value(value.strip())
+    return _validated(_overridden(flat, given), errors)
+
+
+def _overridden(flat: dict[str, Any], layer: Mapping[str, Any]) -> dict[str, Any]:
+    """`flat` with `layer` over it; where the layer changes a kind, the old kind's settings go."""
+    for key, value in layer.items():
+        part, _, last = key.rpartition(".")
+        if last == "kind" and flat.get(key) != value:
+            flat = {k: v for k, v in flat.items() if not k.startswith(f"{part}.")}
+    return flat | dict(layer)
+
+
+def load_config(stored: Mapping[str, Any]) -> Config:
+    """The configuration that a run folder holds."""
+    return _validated(dict(stored), [])
+
+
+def parse_count(text: str) -> int:
+    """A whole number that may be written 10M, 250k or 1e6."""
+    match = re.fullmatch(r"([\d_]+(?:\.\d+)?(?:e\d+)?)([kKmM]?)", text.strip())
+    if match:
+        value = float(match[1].replace("_", "")) * {"": 1, "k": 1e3, "m": 1e6}[match[2].lower()]
+        if value >= 1 and value == int(value):
+            return int(value)
+    raise ValueError(f"expected a positive whole number such as 500000, 500k or 10M, got {text!r}")
+
+
+def _parse_value(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError:
+        try:
+            return parse_count(text)
+        except ValueError:
+            return text
+
+
+def _validated(flat: dict[str, Any], errors: list[str]) -> Config:
+    nested: dict[str, Any] = {}
+    for key, value in flat.items():
+        *parents, last = key.split(".")
+        place = nested
+        for parent in parents:
+            place = place.setdefault(parent, {})
+            if not isinstance(place, dict):
+                break
+        if isinstance(place, dict):
+            place[last] = value
+        else:
+            errors.append(f"{key}: {'.'.join(parents)} is a value and has no parts")
+    try:
+        config = Config.model_validate(nested)
+    except ValidationError as error:
+        errors += [_explain(found, nested) for found in error.errors()]
+    if errors:
+        raise ConfigError("\n".join(dict.fromkeys(errors)))
+    return config
+
+
+def _explain(error: Any, nested: dict[str, Any]) -> str:
+    """One line for one of pydantic's errors, with the nearest valid key."""
+    union_tags = {"epsilon-greedy", "noisy-weights", "centred-rmsprop", "adam"}
+    union_tags |= {"uniform", "prioritised"}
+    path = [str(part) for part in error["loc"] if str(part) not in union_tags]
+    key = ".".join(path)
+    if error["type"] == "extra_forbidden":
+        known = list(_known_keys(nested))
+        near = difflib.get_close_matches(key, known, n=1)
+        hint = f"; did you mean {near[0]!r}?" if near else ""
+        return f"unknown key {key!r}{hint}"
+    if key == "agent":
+        return _unknown("agent", str(error["input"]), AGENTS)
+    message = error["msg"].removeprefix("Value error, ")
+    if not key or error["type"] == "value_error":
+        return f"{key}: {message}" if key and key != "environment" else message
+    return f"{key}: {message}, got {error['input']!r}"
+
+
+def _known_keys(nested: dict[str, Any]) -> Iterable[str]:
+    """Every dotted key of the parts that this configuration has."""
+    kinds: dict[str, dict[str, type[_Part]]] = {
+        "exploration": {"epsilon-greedy": EpsilonGreedy, "noisy-weights": NoisyWeights},
+        "optimiser": {"centred-rmsprop": CentredRMSProp, "adam": Adam},
+        "replay": {"uniform": UniformReplay, "prioritised": PrioritisedReplay},
+    }
+    fixed: dict[str, type[_Part]] = {
+        "network": Network,
+        "learning": Learning,
+        "evaluation": Evaluation,
+    }
+    part: type[_Part] | None
+    for name in Config.model_fields:
+        part = fixed.get(name)
+        if name in kinds:
+            default = next(iter(kinds[name]))
+            chosen = nested.get(name, {})
+            kind = chosen.get("kind", default) if isinstance(chosen, dict) else default
+            part = kinds[name].get(kind)
+        if part is None:
+            yield name
+        else:
+            yield from (f"{name}.{field}" for field in part.model_fields)
+
+
+def _unknown(what: str, came: str, known: Iterable[str]) -> str:
+    near = difflib.get_close_matches(came, list(known), n=1, cutoff=0.4)
+    hint = f"; did you mean {near[0]!r}?" if near else ""
+    return f"unknown {what} {came!r}, expected one of {', '.join(known)}{hint}"

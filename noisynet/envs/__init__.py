@@ -1,0 +1,56 @@
+"""Environments: N games side by side, every episode determined by its seed and its actions.
+
+Names are loaded when first used (PEP 562): checking the name of an environment must not import
+numpy, Gymnasium or an emulator.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING
+
+from noisynet.envs.make import make_environment, parse_environment, screen_options
+from noisynet.envs.names import ATARI_57, FAMILIES, MINATAR_GAMES
+
+if TYPE_CHECKING:
+    from noisynet.envs.atari import AtariEnvironment
+    from noisynet.envs.deep_sea import DeepSeaEnvironment
+    from noisynet.envs.environment import Environment, EnvironmentSpec, Step, episode_seed
+    from noisynet.envs.gym import GymEnvironment
+    from noisynet.envs.minatar import MinAtarEnvironment
+
+__all__ = [
+    "ATARI_57",
+    "FAMILIES",
+    "MINATAR_GAMES",
+    "AtariEnvironment",
+    "DeepSeaEnvironment",
+    "Environment",
+    "EnvironmentSpec",
+    "GymEnvironment",
+    "MinAtarEnvironment",
+    "Step",
+    "episode_seed",
+    "make_environment",
+    "parse_environment",
+    "screen_options",
+]
+
+_LOADED_LATER = {
+    "AtariEnvironment": "atari",
+    "DeepSeaEnvironment": "deep_sea",
+    "Environment": "environment",
+    "EnvironmentSpec": "environment",
+    "GymEnvironment": "gym",
+    "MinAtarEnvironment": "minatar",
+    "Step": "environment",
+    "episode_seed": "environment",
+}
+
+
+def __getattr__(name: str) -> object:
+    if name not in _LOADED_LATER:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value: object = getattr(importlib.import_module(f"{__name__}.{_LOADED_LATER[name]}"), name)
+    globals()[name] = value
+    return value

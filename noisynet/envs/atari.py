@@ -1,0 +1,187 @@
+"""Atari 2600 games under the paper's protocol, by ALE's own vector environment.
+
+One agent step repeats the action over 4 emulator frames; the frame is the maximum of the last two,
+in grey, resized to 84×84. Episodes begin with 0 to 30 no-ops and are cut after 108 000 frames.
+Rewards are raw: agents clip, logs do not. What ALE sets otherwise by default is set on purpose.
+
+When an episode ends within a step, ALE does not read the screen again: the frame of a *terminated*
+step shows the moment before. Nothing is bootstrapped from it, but much is from the frame of a
+*truncated* step; so the limit is counted here and ALE has none, which keeps that frame true.
+
+An episode's start reloads the ROM, which takes as long as about 150 steps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final, Literal, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from noisynet.envs.environment import Environment, EnvironmentSpec, Step, check_count
+from noisynet.envs.extras import import_extra
+from noisynet.envs.names import ATARI_57, suggestion
+
+FRAME_SKIP: Final = 4
+MAX_EPISODE_FRAMES: Final = 108_000  # 30 minutes of play at 60 frames per second
+NO_LIMIT: Final = 2**31 - 1
+SCREEN_SIZE: Final = (210, 160)
+ORIGINAL_PONG_ACTIONS: Final = (0, 2, 3)  # no-op, right (up), left (down)
+
+
+@final
+class AtariEnvironment(Environment):
+    """One of the 57 games, played N times in emulator threads.
+
+    Args:
+        game: ROM name in snake case, such as "ms_pacman".
+        num_envs: N.
+        colour: give frames as RGB at native size, uint8 (210, 160, 3), for videos. The game runs
+            exactly as in grey: the same seed and actions give the same rewards.
+        pong_actions: "ale" has 6 actions in Pong; "original" the 3 of the paper's time. Other games
+            have the same actions then and now.
+        max_episode_frames: emulator frames after which an episode is truncated, at the end of the
+            step that reaches them; opening frames are not counted.
+        noop_max: an episode begins with 0, …, noop_max no-op frames, drawn by its seed.
+    """
+
+    def __init__(
+        self,
+        game: str,
+        num_envs: int = 1,
+        *,
+        colour: bool = False,
+        pong_actions: Literal["ale", "original"] = "ale",
+        max_episode_frames: int = MAX_EPISODE_FRAMES,
+        noop_max: int = 30,
+    ) -> None:
+        if game not in ATARI_57:
+            raise ValueError(
+                f"expected one of the paper's 57 Atari games, got {game!r}."
+                + suggestion(game, ATARI_57)
+            )
+        check_count("num_envs", num_envs, at_least=1)
+        self._max_episode_frames = check_count("max_episode_frames", max_episode_frames, at_least=1)
+        check_count("noop_max", noop_max, at_least=0)
+        original_pong = _wants_original_pong(game, pong_actions)
+        height, width = SCREEN_SIZE if colour else (84, 84)
+        self._vector: Any = import_extra("ale_py.vector_env", "atari").AtariVectorEnv(
+            game,
+            num_envs,
+            max_num_frames_per_episode=NO_LIMIT,
+            repeat_action_probability=0.0,
+            # NEXT_STEP never acts here: a finished episode is always restarted by its own seed
+            # before the next send. (No mode is without autoreset.)
+            autoreset_mode="NextStep",
+            img_height=height,
+            img_width=width,
+            grayscale=not colour,
+            # Replay stacks: a vector environment that stacks would copy every frame four times.
+            stack_num=1,
+            frameskip=FRAME_SKIP,
+            # In colour too: at one screen in four, sprites drawn every other frame would vanish.
+            maxpool=True,
+            noop_max=noop_max + 1,  # ALE draws 0, …, noop_max − 1
+            episodic_life=False,  # True would restart the whole game at each life
+            life_loss_info=False,  # True breaks next-step autoreset
+            reward_clipping=False,
+            use_fire_reset=False,  # not part of the paper's protocol
+        )
+        num_actions = int(self._vector.single_action_space.n)
+        self._action_ids = np.arange(num_actions)
+        if original_pong:
+            self._action_ids = np.array(ORIGINAL_PONG_ACTIONS)
+        spec = EnvironmentSpec(
+            name=f"atari/{game}",
+            num_actions=len(self._action_ids),
+            frame_shape=(height, width, 3) if colour else (height, width),
+            frame_dtype="uint8",
+            stack=1 if colour else 4,
+            frames_per_step=FRAME_SKIP,
+        )
+        super().__init__(spec, num_envs)
+        self._colour = colour
+        self._was_reset = False
+        self._screens = self._no_frames()
+        self._lives = np.zeros(num_envs, dtype=np.int64)
+        self._opening_frames = np.zeros(num_envs, dtype=np.int64)
+        self._episode_frames = np.zeros(num_envs, dtype=np.int64)
+
+    @property
+    def lives(self) -> NDArray[np.int64]:
+        """The emulator's counters of lives now, [N]; 0 in games that have none."""
+        return self._lives.copy()
+
+    @property
+    def opening_frames(self) -> NDArray[np.int64]:
+        """How many frames of each episode passed before its first action, [N].
+
+        They are the no-ops, and in Berzerk and Double Dunk also ALE's own way to begin a game.
+        """
+        return self._opening_frames.copy()
+
+    def _start(self, seeds: Sequence[int | None]) -> NDArray[Any]:
+        asked = np.array([seed is not None for seed in seeds])
+        if self._was_reset:
+            given = np.array([seed for seed in seeds if seed is not None], dtype=np.int64)
+            frames, info = self._vector.reset(seed=given, options={"reset_mask": asked})
+        else:
+            # ALE's first reset must be of all; those without a seed are started again before use.
+            filled = np.array([0 if seed is None else seed for seed in seeds], dtype=np.int64)
+            frames, info = self._vector.reset(seed=filled)
+            self._was_reset = True
+        self._lives = np.where(asked, info["lives"], self._lives)
+        self._opening_frames = np.where(asked, info["episode_frame_number"], self._opening_frames)
+        self._episode_frames[asked] = 0
+        return self._unstack(frames)
+
+    def _send(self, actions: NDArray[np.int64]) -> None:
+        self._vector.send(self._action_ids[actions])
+
+    def _recv(self, actions: NDArray[np.int64]) -> Step:  # noqa: ARG002
+        frames, reward, terminated, _, info = self._vector.recv()
+        lives = info["lives"].astype(np.int64)
+        # Only a decrease counts: some games add lives, and some counters flicker upwards.
+        life_lost = lives < self._lives
+        self._lives = lives
+        self._episode_frames += FRAME_SKIP
+        truncated = self._episode_frames >= self._max_episode_frames
+        return Step(
+            frame=self._unstack(frames),
+            reward=reward.astype(np.float64),
+            terminated=terminated,
+            truncated=truncated & ~terminated,
+            life_lost=life_lost,
+        )
+
+    def _screen(self, index: int) -> NDArray[np.uint8]:
+        if not self._colour:
+            raise RuntimeError(
+                f"{self.spec.name} keeps grey frames only: make it with colour=True to have "
+                "screens (the same seed and actions replay the same game)"
+            )
+        screen: NDArray[np.uint8] = self._screens[index].copy()
+        return screen
+
+    def _unstack(self, frames: NDArray[np.uint8]) -> NDArray[np.uint8]:
+        """Drop the stack axis of [N, 1, …] and, in colour, keep the screens."""
+        if self._colour:
+            self._screens = frames[:, 0].copy()
+        return frames[:, 0]
+
+    def _close(self) -> None:
+        if self._sent is not None:
+            self._vector.recv()
+        self._vector.close()
+        self._vector = None  # its threads end with it
+
+
+def _wants_original_pong(game: str, pong_actions: str) -> bool:
+    if pong_actions not in ("ale", "original"):
+        raise ValueError(f"expected pong_actions 'ale' or 'original', got {pong_actions!r}")
+    if pong_actions == "original" and game != "pong":
+        raise ValueError(
+            f"pong_actions='original' is for atari/pong only, got atari/{game}: leave it at 'ale'"
+        )
+    return pong_actions == "original"

@@ -1,0 +1,89 @@
+"""Deep Sea (Osband et al. 2019): an n×n grid where only n right moves in a row find the reward.
+
+The deterministic variant, step for step as in bsuite. The diver starts top left, sinks one row per
+step and moves left or right; which of the two actions is "right" is drawn for each cell once and
+for all. Moving right costs 0.01/n; moving right in the bottom right cell gives 1. Undirected
+exploration needs about 2ⁿ episodes to find it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from noisynet.envs.environment import Environment, EnvironmentSpec, Step, check_count
+from noisynet.envs.paint import PLAYER, TREASURE, paint_planes
+
+MOVE_COST: Final = 0.01
+
+
+@final
+class DeepSeaEnvironment(Environment):
+    """The grid of one size, played N times with one common action map.
+
+    Frames are one-hot over the n² cells; after the last step, below the grid, they are all zeros.
+    Nothing is drawn within an episode, so its seed has no effect.
+
+    Args:
+        size: n, at least 2.
+        num_envs: N.
+        mapping_seed: draws the action map as bsuite does; its published experiments use 42.
+    """
+
+    def __init__(self, size: int, num_envs: int = 1, *, mapping_seed: int = 42) -> None:
+        self._size = check_count("the size of deep_sea", size, at_least=2)
+        check_count("mapping_seed", mapping_seed, at_least=0)
+        spec = EnvironmentSpec(
+            name=f"deep_sea/{size}",
+            num_actions=2,
+            frame_shape=(size * size,),
+            frame_dtype="float32",
+            stack=1,
+            frames_per_step=1,
+        )
+        super().__init__(spec, num_envs)
+        # The legacy generator, because bsuite's maps come from it.
+        generator = np.random.RandomState(mapping_seed)
+        self._action_map: NDArray[np.int64] = generator.binomial(1, 0.5, (size, size))
+        self._row = np.zeros(num_envs, dtype=np.int64)
+        self._column = np.zeros(num_envs, dtype=np.int64)
+
+    @property
+    def action_map(self) -> NDArray[np.int64]:
+        """The action that means "right" in each cell, [n, n]."""
+        return self._action_map.copy()
+
+    def _start(self, seeds: Sequence[int | None]) -> NDArray[Any]:
+        asked = np.array([seed is not None for seed in seeds])
+        self._row[asked] = 0
+        self._column[asked] = 0
+        return self._one_hot()
+
+    def _recv(self, actions: NDArray[np.int64]) -> Step:
+        right = actions == self._action_map[self._row, self._column]
+        found = right & (self._column == self._size - 1)
+        reward = 1.0 * found - right * (MOVE_COST / self._size)
+        moved = self._column + np.where(right, 1, -1)
+        self._column = np.clip(moved, 0, self._size - 1)
+        self._row = self._row + 1
+        terminated = self._row == self._size
+        never = np.zeros_like(terminated)
+        return Step(self._one_hot(), reward, terminated, never, never.copy())
+
+    def _one_hot(self) -> NDArray[np.float32]:
+        frames = np.zeros((self.num_envs, self._size * self._size), dtype=np.float32)
+        afloat = np.flatnonzero(self._row < self._size)
+        frames[afloat, self._row[afloat] * self._size + self._column[afloat]] = 1.0
+        return frames
+
+    def _screen(self, index: int) -> NDArray[np.uint8]:
+        grid = (self._size, self._size)
+        treasure = np.zeros(grid, dtype=np.bool_)
+        treasure[-1, -1] = True
+        diver = np.zeros(grid, dtype=np.bool_)
+        # Below the grid nothing is left to show of the last move but its column.
+        diver[min(self._row[index], self._size - 1), self._column[index]] = True
+        return paint_planes([(treasure, TREASURE), (diver, PLAYER)])

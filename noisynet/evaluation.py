@@ -1,0 +1,131 @@
+"""The evaluation protocol: suspend learning and let the latest agent play (section 4.1)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from noisynet.agents import EvaluationPolicy, ValueAgent
+from noisynet.config import Config
+from noisynet.envs import Environment, episode_seed, make_environment
+from noisynet.runs import Trace
+
+
+@dataclass(frozen=True)
+class EvaluationResult:
+    """What an evaluation found.
+
+    Attributes:
+        score: the mean return of the completed episodes; of the unfinished one if there is none.
+        completed: whether `score` is of completed episodes.
+        traces: every episode as seed and actions, the unfinished one last.
+        frames: how many frames were played.
+    """
+
+    score: float
+    completed: bool
+    traces: list[Trace]
+    frames: int
+
+    @property
+    def episodes(self) -> int:
+        """How many episodes were completed."""
+        return len(self.traces) if self.completed else 0
+
+
+class Stacks:
+    """The newest `stack` frames of each environment, zeros before an episode's first.
+
+    Args:
+        environment: whose frames.
+    """
+
+    def __init__(self, environment: Environment) -> None:
+        spec = environment.spec
+        shape = (environment.num_envs, spec.stack, *spec.frame_shape)
+        self.observation: NDArray[Any] = np.zeros(shape, spec.frame_dtype)
+
+    def begin(self, env: int, frame: NDArray[Any]) -> None:
+        """An episode of `env` begins with `frame`."""
+        self.observation[env] = 0
+        self.observation[env, -1] = frame
+
+    def push(self, frames: NDArray[Any]) -> None:
+        """Every environment shows a new frame [N, *frame]."""
+        self.observation[:, :-1] = self.observation[:, 1:]
+        self.observation[:, -1] = frames
+
+
+def evaluate(
+    agent: ValueAgent,
+    environment: Environment,
+    *,
+    frames: int,
+    training_frames: int,
+    noise: Literal["on", "off"],
+    stop: Callable[[], bool] = lambda: False,
+) -> EvaluationResult:
+    """Play full games, unclipped, for so many frames; training is left bit-identical.
+
+    Args:
+        agent: plays with its latest weights; a noisy one redraws its noise at every action.
+        environment: a single environment for evaluation only.
+        frames: how long to play; the last game may remain unfinished and then does not count.
+        training_frames: when the evaluation takes place; it names the random streams.
+        noise: whether a noisy agent plays with noise or with mean weights.
+        stop: asked at every step; true ends the evaluation by `InterruptedError`.
+    """
+    role = f"eval {training_frames} {noise}"
+    policy = EvaluationPolicy(agent, noise, role)
+    stacks, steps_left = Stacks(environment), -(-frames // environment.spec.frames_per_step)
+    played = steps_left * environment.spec.frames_per_step
+    finished: list[Trace] = []
+    while True:
+        # Noise on and off meet the same games.
+        seed = episode_seed(agent.config.seed, "eval", training_frames, len(finished))
+        stacks.begin(0, environment.start([seed])[0])
+        actions, score, over = [], 0.0, False
+        while not over and steps_left:
+            if stop():
+                raise InterruptedError("the evaluation was interrupted")
+            action = policy.act(stacks.observation)
+            step = environment.step(action)
+            stacks.push(step.frame)
+            actions.append(int(action[0]))
+            score += float(step.reward[0])
+            over = bool(step.terminated[0] or step.truncated[0])
+            steps_left -= 1
+        trace = Trace(
+            environment=agent.config.environment,
+            seed=seed,
+            actions=np.array(actions, np.uint8),
+            score=score,
+            evaluation=training_frames,
+            episode=len(finished),
+            noise=noise,
+            options=environment_options(agent.config),
+        )
+        if over:
+            finished.append(trace)
+        if not steps_left:
+            break
+    traces = finished or [trace]
+    mean = float(np.mean([trace.score for trace in traces]))
+    return EvaluationResult(mean, bool(finished), traces, played)
+
+
+def make_configured_environment(config: Config, num_envs: int) -> Environment:
+    """The environments of a run, for training or for evaluation."""
+    return make_environment(config.environment, num_envs, **environment_options(config))
+
+
+def environment_options(config: Config) -> dict[str, Any]:
+    """What to make a run's environment with, besides its name."""
+    options = dict(config.environment_options)
+    if not config.environment.startswith("deep_sea/"):
+        options["max_episode_frames"] = config.max_episode_frames
+    return options

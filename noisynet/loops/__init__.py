@@ -1,0 +1,16 @@
+"""Loops: where an agent, an environment and a replay meet, and a run is kept alive."""
+
+from noisynet.loops.off_policy import FinishedEpisode, OffPolicyLoop, RunningEpisode, Tick
+from noisynet.loops.training import Observer, Outcome, Training, make_training, train
+
+__all__ = [
+    "FinishedEpisode",
+    "Observer",
+    "OffPolicyLoop",
+    "Outcome",
+    "RunningEpisode",
+    "Tick",
+    "Training",
+    "make_training",
+    "train",
+]

@@ -1,0 +1,395 @@
+"""A run from its folder: start or continue, log, evaluate, checkpoint, stop."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Literal, Protocol
+
+import numpy as np
+import torch
+
+from noisynet.agents import NonFiniteLoss, ValueAgent
+from noisynet.config import Config
+from noisynet.envs import Environment
+from noisynet.evaluation import evaluate, make_configured_environment
+from noisynet.layers import sigma_summary
+from noisynet.loops.off_policy import OffPolicyLoop, Tick
+from noisynet.replay import FrameStore
+from noisynet.runs import (
+    Checkpoint,
+    MetricsLog,
+    RunDamaged,
+    RunFolder,
+    RunState,
+    SegmentHashes,
+    StorageError,
+    load_newest,
+    save_checkpoint,
+    write_traces,
+)
+
+SCHEMA: Final = "value-agent/1"
+"""The version of what a checkpoint's tensors and state mean."""
+
+MODES: Final[tuple[Literal["on", "off"], ...]] = ("on", "off")
+"""A noisy agent is always evaluated both with its noise and with mean weights."""
+
+# A segment of Atari frames is 29 MB: about 20 ms to hash, each once.
+_SEGMENT_ROWS: Final = 4096
+
+
+class Observer(Protocol):
+    """Whoever wants to know how a run is doing; none of this changes the run."""
+
+    def logged(self, row: dict[str, Any], steps_per_second: float) -> None:
+        """A row of training metrics was written."""
+
+    def evaluated(self, row: dict[str, Any]) -> None:
+        """An evaluation was finished."""
+
+    def noted(self, message: str) -> None:
+        """Something worth saying happened."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a call of `train` ended.
+
+    Attributes:
+        finished: whether the budget is spent.
+        frames: frames so far.
+        score: the last evaluation's score, None before the first.
+    """
+
+    finished: bool
+    frames: int
+    score: float | None
+
+
+def train(
+    config: Config,
+    folder: RunFolder,
+    *,
+    device: torch.device | str = "cpu",
+    observers: Sequence[Observer] = (),
+    stop: Callable[[], bool] = lambda: False,
+) -> Outcome:
+    """Train to the end of the budget, from where the folder's newest checkpoint stands.
+
+    The caller holds the folder's lock.
+
+    Args:
+        config: the run's configuration.
+        folder: where everything is kept.
+        device: where the networks live.
+        observers: are told how it goes.
+        stop: asked at every step; true checkpoints and returns.
+
+    Raises:
+        NonFiniteLoss: the loss became NaN or infinite; the last checkpoint is kept.
+        StorageError: the disk refused twice in a row to take a checkpoint, or a metric.
+        RunDamaged: the replay's files are not what the checkpoint says.
+    """
+    with make_training(config, folder, device, observers, stop) as training:
+        return training.run()
+
+
+def make_training(
+    config: Config,
+    folder: RunFolder,
+    device: torch.device | str,
+    observers: Sequence[Observer],
+    stop: Callable[[], bool],
+) -> Training:
+    """Build a run's parts and take up its newest checkpoint."""
+    torch.set_flush_denormal(True)  # denormal optimiser statistics are many times slower
+    environment = make_configured_environment(config, config.num_envs)
+    agent = ValueAgent(config, environment.spec, device)
+    training = Training(config, folder, environment, agent, observers, stop)
+    training.resume()
+    return training
+
+
+class Training:
+    """The parts of a run, and what is done around its loop."""
+
+    def __init__(
+        self,
+        config: Config,
+        folder: RunFolder,
+        environment: Environment,
+        agent: ValueAgent,
+        observers: Sequence[Observer],
+        stop: Callable[[], bool],
+    ) -> None:
+        self.config, self.folder, self.environment, self.agent = config, folder, environment, agent
+        self.observers, self.stop = observers, stop
+        self.frames_per_step = environment.spec.frames_per_step
+        self.checkpoint_rows = _rows_between_checkpoints(config, environment)
+        self.store = make_store(config, environment, folder)
+        self.loop = OffPolicyLoop(config, agent, environment, self.store)
+        self.hashes = [SegmentHashes(_SEGMENT_ROWS) for _ in range(config.num_envs)]
+        self.metrics = MetricsLog(folder.metrics_path)
+        self.timing = MetricsLog(folder.timing_path)
+        self.evaluations = 0
+        self.score: float | None = None
+        self.losses: list[float] = []
+        self.scores: list[float] = []
+        self.finished_episodes = 0
+        self.failed_checkpoints = 0
+        self.checkpointed_at = -1
+        self.rows_at_checkpoint = self.store.written.copy()
+        self.clock = (time.monotonic(), 0)
+
+    def __enter__(self) -> Training:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.environment.close()
+        self.metrics.close()
+        self.timing.close()
+
+    @property
+    def frames(self) -> int:
+        """Frames of the run so far."""
+        return self.loop.steps * self.frames_per_step
+
+    def run(self) -> Outcome:
+        """Go on until the budget is spent or somebody says stop."""
+        self.folder.write_status("running", frames=self.frames, score=self.score)
+        self.clock = (time.monotonic(), self.loop.steps)
+        try:
+            interrupted = self._run()
+        except (NonFiniteLoss, StorageError, RunDamaged) as error:
+            self.folder.write_status("failed", frames=self.frames, reason=str(error))
+            raise
+        state: RunState = "interrupted" if interrupted else "finished"
+        self.folder.write_status(state, frames=self.frames, score=self.score)
+        return Outcome(not interrupted, self.frames, self.score)
+
+    def _run(self) -> bool:
+        try:
+            if self.loop.steps == 0 and self.checkpointed_at < 0:
+                self.checkpoint()
+            self._evaluate_if_due()  # a run may have been killed between a step and its evaluation
+            for tick in self.loop.run():
+                self._note(tick)
+                self._evaluate_if_due()
+                if (self.store.written - self.rows_at_checkpoint).max() >= self.checkpoint_rows:
+                    self.checkpoint()
+                if self.stop():
+                    raise InterruptedError
+        except InterruptedError:
+            if self.loop.steps > self.checkpointed_at:
+                self.checkpoint()
+            return True
+        if self.loop.steps > self.checkpointed_at:
+            self.checkpoint()
+        return False
+
+    # --- metrics ---------------------------------------------------------------------------------
+
+    def _note(self, tick: Tick) -> None:
+        self.losses += [learnt.loss for learnt in tick.learnt]
+        for episode in tick.finished:
+            self.finished_episodes += 1
+            self.scores = [*self.scores[-99:], episode.score]
+            self.metrics.append(
+                {
+                    "kind": "episode",
+                    "frames": self.frames,
+                    "env": episode.env,
+                    "episode": episode.number,
+                    "score": episode.score,
+                    "steps": episode.steps,
+                }
+            )
+        before = tick.steps - self.environment.num_envs
+        if tick.steps // self.config.log_period_steps > before // self.config.log_period_steps:
+            self._log()
+
+    def _log(self) -> None:
+        row = {
+            "kind": "train",
+            "frames": self.frames,
+            "steps": self.loop.steps,
+            "updates": self.agent.updates,
+            "episodes": self.finished_episodes,
+            "score_last": self.scores[-1] if self.scores else None,
+            "score_mean_100": float(np.mean(self.scores)) if self.scores else None,
+            "loss": float(np.mean(self.losses)) if self.losses else None,
+            "sigma": sigma_summary(self.agent.online),
+        }
+        self.losses = []
+        self.metrics.append(row)
+        now, (then, steps) = time.monotonic(), self.clock
+        speed = (self.loop.steps - steps) / max(1e-9, now - then)
+        self.clock = (now, self.loop.steps)
+        self.timing.append(
+            {
+                "kind": "train",
+                "frames": self.frames,
+                "seconds": now - then,
+                "steps_per_second": speed,
+                "time": time.time(),
+            }
+        )
+        for observer in self.observers:
+            observer.logged(row, speed)
+
+    # --- evaluation ------------------------------------------------------------------------------
+
+    def _evaluate_if_due(self) -> None:
+        if self.frames // self.config.evaluation.period_frames > self.evaluations:
+            self.evaluate()
+            self.evaluations = self.frames // self.config.evaluation.period_frames
+            self.checkpoint()  # so that a long evaluation is never played twice
+            self.clock = (time.monotonic(), self.loop.steps)
+
+    def evaluate(self) -> None:
+        """Play the evaluation protocol, with noise on and off, and log the scores."""
+        started, rows = time.monotonic(), []
+        for noise in MODES if self.agent.noisy else ("off",):
+            with make_configured_environment(self.config, 1) as environment:
+                result = evaluate(
+                    self.agent,
+                    environment,
+                    frames=self.config.evaluation.frames,
+                    training_frames=self.frames,
+                    noise=noise,
+                    stop=self.stop,
+                )
+            write_traces(self.folder.traces_path, self.frames, result.traces, noise=noise)
+            rows.append(
+                {
+                    "kind": "evaluation",
+                    "frames": self.frames,
+                    "noise": noise,
+                    "score": result.score,
+                    "completed": result.completed,
+                    "episodes": result.episodes,
+                    "frames_played": result.frames,
+                }
+            )
+            if self.agent.noisy is None or noise == self.agent.noisy.evaluation:
+                self.score = result.score
+        for row in rows:  # both or none, so that an interrupted evaluation leaves no trace
+            self.metrics.append(row)
+            for observer in self.observers:
+                observer.evaluated(row)
+        seconds = time.monotonic() - started
+        self.timing.append({"kind": "evaluation", "frames": self.frames, "seconds": seconds})
+
+    # --- checkpoints -----------------------------------------------------------------------------
+
+    def checkpoint(self) -> None:
+        """Write everything that continuing bit for bit needs; one refusal of the disk is borne."""
+        try:
+            self._save()
+            self.failed_checkpoints = 0
+        except StorageError as error:
+            self.failed_checkpoints += 1
+            if self.failed_checkpoints > 1:  # a third would outlive what the replay still holds
+                raise
+            self._say(f"{error}; the checkpoint before is kept, and training goes on")
+        self.checkpointed_at = self.loop.steps
+        self.rows_at_checkpoint = self.store.written.copy()
+
+    def _save(self) -> None:
+        self.store.flush()
+        self.metrics.sync()
+        state = {
+            "loop": self.loop.state(),
+            "metrics_offset": self.metrics.offset(),
+            "evaluations": self.evaluations,
+            "score": self.score,
+            "losses": self.losses,
+            "scores": self.scores,
+            "finished_episodes": self.finished_episodes,
+            "replay_hashes": [
+                self.hashes[env].state(*self._window(env), self._read_rows(env))
+                for env in range(self.config.num_envs)
+            ],
+        }
+        checkpoint = Checkpoint(self.loop.steps, self.loop.tensors(), state)
+        save_checkpoint(
+            self.folder.checkpoints_path, checkpoint, schema=SCHEMA, identity=self._identity()
+        )
+        self.folder.write_status("running", frames=self.frames, score=self.score)
+
+    def resume(self) -> None:
+        """Take up the newest checkpoint that verifies, if there is one."""
+        checkpoint, skipped = load_newest(
+            self.folder.checkpoints_path, schema=SCHEMA, identity=self._identity()
+        )
+        for bad in skipped:
+            self._say(f"checkpoint {bad.step} is set aside as {bad.path.name}: {bad.reason}")
+        if checkpoint is None:
+            self.metrics.cut_back(0)
+            return
+        state = checkpoint.state
+        self.loop.restore(checkpoint.tensors, state["loop"])
+        self._verify_replay(state["replay_hashes"])
+        self.metrics.cut_back(state["metrics_offset"])
+        self.evaluations, self.score = state["evaluations"], state["score"]
+        self.losses, self.scores = state["losses"], state["scores"]
+        self.finished_episodes = state["finished_episodes"]
+        self.checkpointed_at = checkpoint.step
+        self.rows_at_checkpoint = self.store.written.copy()
+        if checkpoint.step:
+            self._say(f"continuing from frame {self.frames:,}")
+
+    def _verify_replay(self, states: list[dict[str, Any]]) -> None:
+        for env, state in enumerate(states):
+            wrong = self.hashes[env].verify(state, *self._window(env), self._read_rows(env))
+            if wrong:
+                raise RunDamaged(
+                    f"the replay of environment {env} in {self.folder.replay_path} is not what the "
+                    f"checkpoint says: {wrong[0]} Expected the files as they were written; restore "
+                    "them, or start a new run under another --name."
+                )
+            self.hashes[env] = SegmentHashes.from_state(state)
+
+    def _window(self, env: int) -> tuple[int, int]:
+        settled = self.store.settled(env)
+        return max(0, int(self.store.written[env]) - self.store.window_rows), settled
+
+    def _read_rows(self, env: int) -> Callable[[int, int], list[memoryview]]:
+        return lambda start, stop: self.store.rows(env, start, stop)
+
+    def _identity(self) -> dict[str, Any]:
+        return {
+            "agent": self.config.agent,
+            "environment": self.config.environment,
+            "num_actions": self.environment.spec.num_actions,
+            "num_envs": self.config.num_envs,
+            "seed": self.config.seed,
+        }
+
+    def _say(self, message: str) -> None:
+        for observer in self.observers:
+            observer.noted(message)
+
+
+def make_store(config: Config, environment: Environment, folder: RunFolder) -> FrameStore:
+    """The replay's files, with room for what two checkpoints refer to."""
+    spec = environment.spec
+    return FrameStore(
+        max(config.replay.capacity_steps, config.num_envs * (spec.stack + config.learning.n_step)),
+        spec.frame_shape,
+        frame_dtype=spec.frame_dtype,
+        num_actions=spec.num_actions,
+        num_envs=config.num_envs,
+        stack=spec.stack,
+        n_step=config.learning.n_step,
+        slack_rows=2 * (_rows_between_checkpoints(config, environment) + 2),
+        folder=folder.replay_path,
+    )
+
+
+def _rows_between_checkpoints(config: Config, environment: Environment) -> int:
+    """Of one environment. Rows, not steps: an episode of T steps takes T + 1 rows."""
+    steps = config.checkpoint_period_frames // environment.spec.frames_per_step
+    return max(1, steps // config.num_envs)

@@ -1,0 +1,65 @@
+"""From features to action values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+
+from torch import Tensor, nn
+
+Linear = Callable[[int, int], nn.Module]
+"""Makes a fully connected layer of so many inputs and outputs: plain or noisy."""
+
+
+class QHead(nn.Module):
+    """Features → hidden layers → one value for each action.
+
+    Args:
+        features: how many inputs.
+        hidden: the sizes of the hidden layers, (512,) in Nature.
+        num_actions: how many outputs.
+        linear: makes the fully connected layers.
+    """
+
+    def __init__(
+        self, features: int, hidden: Sequence[int], num_actions: int, linear: Linear
+    ) -> None:
+        super().__init__()
+        self.q = fully_connected((features, *hidden, num_actions), linear)
+
+    def forward(self, features: Tensor) -> Tensor:
+        """Q [B, A]."""
+        q: Tensor = self.q(features)
+        return q
+
+
+class DuelingHead(nn.Module):
+    """Q = V + A − mean A (Eq. 3), with hidden layers of their own for V and A.
+
+    Args:
+        features: how many inputs.
+        hidden: the sizes of the hidden layers of each stream.
+        num_actions: how many outputs.
+        linear: makes the fully connected layers.
+    """
+
+    def __init__(
+        self, features: int, hidden: Sequence[int], num_actions: int, linear: Linear
+    ) -> None:
+        super().__init__()
+        self.value = fully_connected((features, *hidden, 1), linear)
+        self.advantage = fully_connected((features, *hidden, num_actions), linear)
+
+    def forward(self, features: Tensor) -> Tensor:
+        """Q [B, A]."""
+        advantage: Tensor = self.advantage(features)
+        q: Tensor = self.value(features) + advantage - advantage.mean(dim=-1, keepdim=True)  # Eq. 3
+        return q
+
+
+def fully_connected(sizes: Sequence[int], linear: Linear) -> nn.Sequential:
+    """Linear layers of the given sizes with ReLU between them, none after the last."""
+    layers: list[nn.Module] = []
+    for inputs, outputs in pairwise(sizes):
+        layers += [linear(inputs, outputs), nn.ReLU()]
+    return nn.Sequential(*layers[:-1])

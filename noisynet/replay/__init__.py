@@ -1,0 +1,22 @@
+"""Experience replay: each frame is stored once, and every sample can be reproduced.
+
+`FrameStore` keeps experience, in memory or memory-mapped; `UniformReplay` and `PrioritisedReplay`
+draw `TransitionBatch`es from it.
+"""
+
+from noisynet.replay.frames import FrameStore
+from noisynet.replay.prioritised import PrioritisedReplay
+from noisynet.replay.rings import RowLayout, rows_that_fit
+from noisynet.replay.sum_tree import SumTree
+from noisynet.replay.transitions import TransitionBatch
+from noisynet.replay.uniform import UniformReplay
+
+__all__ = [
+    "FrameStore",
+    "PrioritisedReplay",
+    "RowLayout",
+    "SumTree",
+    "TransitionBatch",
+    "UniformReplay",
+    "rows_that_fit",
+]

@@ -1,0 +1,137 @@
+"""Bytes that reach the disk whole or not at all, and errors that say what the disk refused."""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+__all__ = [
+    "RunDamaged",
+    "RunError",
+    "StorageError",
+    "remove_temporaries",
+    "storage_errors",
+    "sync_directory",
+    "temporary_name",
+    "write_all",
+    "write_atomically",
+    "write_synced",
+]
+
+_WHAT_TO_DO = {
+    errno.ENOSPC: "free some space on that disk",
+    errno.EDQUOT: "free some of your quota on that disk",
+    errno.EFBIG: "raise the file size limit (ulimit -f) or choose another --out",
+    errno.EROFS: "remount that disk writable or choose another --out",
+    errno.EACCES: "give this user permission to write there or choose another --out",
+    errno.EPERM: "give this user permission to write there or choose another --out",
+    errno.EIO: "check that disk's health or choose another --out",
+}
+
+
+class RunError(Exception):
+    """Anything that stops a run folder from being used; the message is meant for the user."""
+
+
+class RunDamaged(RunError):  # noqa: N818 - says what happened
+    """A file of the run folder does not hold what was written to it."""
+
+
+class StorageError(RunError):
+    """The disk refused: full, read-only, over quota, not permitted, failing.
+
+    Attributes:
+        errno: The operating system's number for the refusal, as in `OSError.errno`.
+        path: The file or folder that was being written or read.
+    """
+
+    errno: int | None = None
+    path: Path | None = None
+
+    @classmethod
+    def from_os_error(cls, doing: str, path: Path, error: OSError) -> StorageError:
+        """Words `error`, met while `doing` something to `path`."""
+        reason = os.strerror(error.errno) if error.errno is not None else str(error)
+        advice = _WHAT_TO_DO.get(error.errno or 0, "check that the folder exists and is writable")
+        told = cls(
+            f"cannot {doing} {path}: {reason} (errno {error.errno}); {advice}, then give the same "
+            "command again: it continues from the last good checkpoint"
+        )
+        told.errno, told.path = error.errno, path
+        return told
+
+
+@contextmanager
+def storage_errors(doing: str, path: Path) -> Iterator[None]:
+    """Turns any `OSError` of the block into a `StorageError` about `doing` something to `path`."""
+    try:
+        yield
+    except OSError as error:
+        raise StorageError.from_os_error(doing, path, error) from error
+
+
+def temporary_name(path: Path) -> Path:
+    """A hidden name beside `path`, on the same file system, so that renaming it is atomic."""
+    return path.with_name(f".{path.name}.tmp-{os.getpid()}")
+
+
+def remove_temporaries(folder: Path) -> None:
+    """Removes what a killed process left under `temporary_name`s in `folder`.
+
+    Only the process that holds the run's lock may call this: another's may still be in use.
+    """
+    for left_over in folder.glob(".*.tmp-*"):
+        if left_over.is_dir():
+            shutil.rmtree(left_over, ignore_errors=True)
+        else:
+            with suppress(OSError):
+                left_over.unlink()
+
+
+def write_all(descriptor: int, data: bytes, offset: int = 0) -> None:
+    """Writes all of `data` at `offset`; a short write, as before a full disk, is carried on."""
+    view = memoryview(data)
+    while view:
+        written = os.pwrite(descriptor, view, offset)
+        view, offset = view[written:], offset + written
+
+
+def write_synced(path: Path, data: bytes) -> None:
+    """Writes a new file and waits until the disk has it. Raises plain `OSError`."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o666)
+    try:
+        write_all(descriptor, data)
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def sync_directory(path: Path) -> None:
+    """Waits until the disk has the names in `path`: a rename is only durable after this."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def write_atomically(path: Path, data: bytes) -> None:
+    """Replaces `path` by `data`: at every moment a reader finds the old content or the new.
+
+    Raises:
+        StorageError: The disk refused; `path` holds the old content or the new, whole.
+    """
+    temporary = temporary_name(path)
+    with storage_errors("write", path):
+        try:
+            write_synced(temporary, data)
+            temporary.replace(path)
+        except BaseException:
+            with suppress(OSError):
+                temporary.unlink(missing_ok=True)
+            raise
+        sync_directory(path.parent)

@@ -1,0 +1,195 @@
+"""Evaluation episodes as (seed, actions): one byte per action, any of them can be played again."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from noisynet.runs.encoding import decode, encode
+from noisynet.runs.files import RunDamaged, storage_errors, write_atomically
+
+__all__ = ["Noise", "Trace", "TraceFile", "list_traces", "read_traces", "write_traces"]
+
+Noise = Literal["on", "off"]
+
+_FORMAT = 1
+_NAME = re.compile(r"(\d{12,})-(on|off)\.safetensors")
+# One key: safetensors writes several in an order that changes from process to process.
+_INDEX_KEY = "noisynet"
+
+
+@dataclass(frozen=True, eq=False)
+class Trace:
+    """One evaluation episode, complete enough to be played again.
+
+    Attributes:
+        environment: Name of the environment, as in "atari/pong".
+        seed: Seed the episode was reset with.
+        actions: Actions in order, uint8. [T]
+        score: Undiscounted, unclipped sum of the episode's rewards.
+        evaluation: Training frames after which the evaluation took place.
+        episode: Number of the episode within the evaluation.
+        noise: Whether the agent acted with noisy or with mean weights.
+        options: Whatever else rebuilding the environment needs, JSON-able.
+    """
+
+    environment: str
+    seed: int
+    actions: NDArray[np.uint8]
+    score: float
+    evaluation: int
+    episode: int
+    noise: Noise
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self.actions.dtype != np.uint8 or self.actions.ndim != 1:
+            raise ValueError(
+                f"actions must be one row of uint8, got {self.actions.dtype} of shape "
+                f"{self.actions.shape}; use np.asarray(actions, dtype=np.uint8)"
+            )
+        _check_noise(self.noise)
+
+
+@dataclass(frozen=True, order=True)
+class TraceFile:
+    """Where the traces of one evaluation lie.
+
+    Attributes:
+        evaluation: Training frames after which the evaluation took place.
+        noise: Whether the agent acted with noisy or with mean weights.
+        path: The file, for `read_traces`.
+    """
+
+    evaluation: int
+    noise: Noise
+    path: Path
+
+
+def write_traces(
+    folder: Path | str, evaluation: int, traces: Iterable[Trace], *, noise: Noise
+) -> Path:
+    """Writes one evaluation's episodes to one file, atomically; writing it again replaces it.
+
+    The same traces are the same bytes.
+
+    Args:
+        folder: The run's `traces/`; made if missing.
+        evaluation: Training frames after which the evaluation took place.
+        traces: Its episodes, each with this `evaluation` and `noise`. May be empty.
+        noise: Whether the agent acted with noisy or with mean weights.
+
+    Returns:
+        Path of the file.
+    """
+    from safetensors.numpy import save
+
+    _check_noise(noise)
+    traces = list(traces)
+    for trace in traces:
+        if (trace.evaluation, trace.noise) != (evaluation, noise):
+            raise ValueError(
+                f"a file holds one evaluation: expected {evaluation} with noise {noise}, got a "
+                f"trace of {trace.evaluation} with noise {trace.noise}; write it apart"
+            )
+    path = Path(folder) / f"{evaluation:012d}-{noise}.safetensors"
+    actions = np.concatenate([np.empty(0, np.uint8), *(trace.actions for trace in traces)])
+    index = _index(evaluation, noise, traces)
+    header = {"sha256": _digest(index, actions), "index": index}
+    data = save({"actions": actions}, metadata={_INDEX_KEY: encode(header).decode()})
+    with storage_errors("make", path.parent):
+        path.parent.mkdir(parents=True, exist_ok=True)
+    write_atomically(path, data)
+    return path
+
+
+def read_traces(path: Path | str) -> list[Trace]:
+    """The episodes in one file, in the order written.
+
+    Raises:
+        RunDamaged: The file is not what `write_traces` wrote.
+        StorageError: It cannot be read.
+    """
+    path = Path(path)
+    try:
+        index, actions = _read_checked(path)
+        rows = index["traces"]
+        stops = np.cumsum([row["length"] for row in rows], dtype=np.int64).tolist()
+        if (stops[-1] if stops else 0) != len(actions):
+            raise ValueError(f"{len(actions)} actions where the episodes have {stops[-1:]}")
+        return [
+            Trace(
+                environment=row["environment"],
+                seed=row["seed"],
+                actions=actions[stop - row["length"] : stop],
+                score=row["score"],
+                evaluation=index["evaluation"],
+                episode=row["episode"],
+                noise=index["noise"],
+                options=row["options"],
+            )
+            for row, stop in zip(rows, stops, strict=True)
+        ]
+    except (ValueError, KeyError, TypeError) as error:
+        raise RunDamaged(f"{path} is not a whole file of traces ({error}); remove it") from error
+
+
+def list_traces(folder: Path | str) -> list[TraceFile]:
+    """The files of traces in `folder`, oldest evaluation first; none where it does not exist."""
+    folder = Path(folder)
+    found = []
+    with storage_errors("list", folder):
+        for path in folder.iterdir() if folder.is_dir() else ():
+            if match := _NAME.fullmatch(path.name):
+                noise: Noise = "on" if match[2] == "on" else "off"
+                found.append(TraceFile(int(match[1]), noise, path))
+    return sorted(found)
+
+
+def _index(evaluation: int, noise: Noise, traces: list[Trace]) -> dict[str, Any]:
+    rows = [
+        {
+            "environment": trace.environment,
+            "seed": int(trace.seed),
+            "score": float(trace.score),
+            "episode": int(trace.episode),
+            "options": dict(trace.options),
+            "length": len(trace.actions),
+        }
+        for trace in traces
+    ]
+    return {"format": _FORMAT, "evaluation": int(evaluation), "noise": noise, "traces": rows}
+
+
+def _read_checked(path: Path) -> tuple[dict[str, Any], NDArray[np.uint8]]:
+    """The index and the actions; ValueError or KeyError where they do not verify."""
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with storage_errors("read", path), safe_open(path, framework="numpy") as file:
+            header = decode((file.metadata() or {})[_INDEX_KEY])
+            actions: NDArray[np.uint8] = file.get_tensor("actions")
+    except SafetensorError as error:
+        raise ValueError(str(error)) from error
+    index = header["index"]
+    if actions.dtype != np.uint8 or header["sha256"] != _digest(index, actions):
+        raise ValueError("its SHA-256 does not match")
+    if index["format"] != _FORMAT:
+        raise ValueError(f"format {index['format']}; this version reads format {_FORMAT}")
+    return index, actions
+
+
+def _digest(index: dict[str, Any], actions: NDArray[np.uint8]) -> str:
+    return hashlib.sha256(encode(index) + actions.tobytes()).hexdigest()
+
+
+def _check_noise(noise: str) -> None:
+    if noise not in get_args(Noise):
+        raise ValueError(f"noise must be 'on' or 'off', got {noise!r}")

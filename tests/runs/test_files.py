@@ -1,0 +1,56 @@
+from __future__ import annotations
+
+import copy
+import errno
+from pathlib import Path
+
+import pytest
+
+from noisynet.runs.files import (
+    StorageError,
+    remove_temporaries,
+    storage_errors,
+    temporary_name,
+    write_atomically,
+)
+
+
+def test_write_atomically_makes_and_replaces(tmp_path: Path) -> None:
+    path = tmp_path / "a.json"
+    write_atomically(path, b"one")
+    write_atomically(path, b"two")
+    assert path.read_bytes() == b"two"
+    assert [p.name for p in tmp_path.iterdir()] == ["a.json"]
+
+
+def test_a_refused_write_says_what_where_and_what_to_do(tmp_path: Path) -> None:
+    with pytest.raises(StorageError, match=r"cannot write .*No such file.*same command") as caught:
+        write_atomically(tmp_path / "missing" / "a.json", b"one")
+    assert caught.value.errno == errno.ENOENT
+    assert caught.value.path == tmp_path / "missing" / "a.json"
+
+
+def test_a_failed_write_leaves_no_temporary_file(tmp_path: Path) -> None:
+    path = tmp_path / "a.json"
+    path.mkdir()  # a file cannot be renamed onto a directory
+    with pytest.raises(StorageError):
+        write_atomically(path, b"one")
+    assert [p.name for p in tmp_path.iterdir()] == ["a.json"]
+
+
+def test_storage_errors_survive_the_way_between_processes() -> None:
+    with pytest.raises(StorageError) as caught, storage_errors("write", Path("x")):
+        raise OSError(errno.ENOSPC, "full")
+    told = copy.copy(caught.value)  # rebuilt from its arguments, as multiprocessing does
+    assert (str(told), told.errno) == (str(caught.value), errno.ENOSPC)
+    assert "No space left on device (errno 28); free some space" in str(told)
+
+
+def test_left_overs_are_removed_and_nothing_else(tmp_path: Path) -> None:
+    temporary_name(tmp_path / "file").write_bytes(b"half")
+    temporary_name(tmp_path / "folder").mkdir()
+    (temporary_name(tmp_path / "folder") / "part").write_bytes(b"half")
+    (tmp_path / "kept.tmp-1").write_bytes(b"")
+    (tmp_path / ".hidden").write_bytes(b"")
+    remove_temporaries(tmp_path)
+    assert sorted(p.name for p in tmp_path.iterdir()) == [".hidden", "kept.tmp-1"]

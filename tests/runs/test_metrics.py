@@ -1,0 +1,111 @@
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import pytest
+
+from noisynet.runs.files import RunDamaged
+from noisynet.runs.metrics import MetricsLog, read_metrics
+
+
+def test_rows_come_back_in_order_and_bytes_are_fixed(tmp_path: Path) -> None:
+    path = tmp_path / "metrics.jsonl"
+    with MetricsLog(path) as log:
+        log.append({"frames": 4, "loss": 0.1, "kind": "learn"})
+        log.append({"loss": math.nan, "frames": 8})
+    expected = b'{"frames":4,"loss":0.1,"kind":"learn"}\n{"loss":"nan","frames":8}\n'
+    assert path.read_bytes() == expected
+    first, second = read_metrics(path)
+    assert list(first) == ["frames", "loss", "kind"]
+    assert math.isnan(second["loss"])
+
+
+def test_a_row_is_in_the_file_when_append_returns(tmp_path: Path) -> None:
+    path = tmp_path / "metrics.jsonl"
+    log = MetricsLog(path)
+    for frames in range(3):
+        log.append({"frames": frames})
+        assert read_metrics(path)[-1] == {"frames": frames}
+    log.close()
+
+
+def test_cut_back_to_a_checkpoint_gives_the_file_of_an_uninterrupted_run(tmp_path: Path) -> None:
+    whole, broken = tmp_path / "whole.jsonl", tmp_path / "broken.jsonl"
+    rows = [{"frames": 4 * i, "loss": 1 / (i + 1)} for i in range(20)]
+    with MetricsLog(whole) as log:
+        for row in rows:
+            log.append(row)
+
+    offset, done = 0, 0
+    for checkpoint, killed in [(3, 7), (9, 9), (12, 20)]:
+        with MetricsLog(broken) as log:
+            log.cut_back(offset)
+            for row in rows[done:checkpoint]:
+                log.append(row)
+            offset, done = log.offset(), checkpoint
+            for row in rows[checkpoint:killed]:
+                log.append(row)
+        with broken.open("ab") as file:
+            file.write(b'{"frames":99,"lo')  # the kill came in the middle of a row
+    with MetricsLog(broken) as log:
+        log.cut_back(offset)
+        for row in rows[done:]:
+            log.append(row)
+    assert broken.read_bytes() == whole.read_bytes()
+
+
+def test_cut_back_to_zero_empties_the_file(tmp_path: Path) -> None:
+    with MetricsLog(tmp_path / "m.jsonl") as log:
+        log.append({"a": 1})
+        log.cut_back(0)
+        assert log.offset() == 0
+        log.append({"a": 2})
+    assert read_metrics(tmp_path / "m.jsonl") == [{"a": 2}]
+
+
+def test_a_file_shorter_than_the_checkpoint_says_is_refused(tmp_path: Path) -> None:
+    with MetricsLog(tmp_path / "m.jsonl") as log:
+        log.append({"a": 1})
+        with pytest.raises(RunDamaged, match=r"has 8 bytes .* when it had 9"):
+            log.cut_back(9)
+        with pytest.raises(RunDamaged, match=r"no row of .* ends at byte 3"):
+            log.cut_back(3)
+        with pytest.raises(ValueError, match="negative"):
+            log.cut_back(-1)
+        assert log.offset() == 8
+
+
+@pytest.mark.parametrize("tail", [b'{"a":', b'{"a":2}', b"\0" * 200_000, b"\xff"])
+def test_a_torn_last_line_is_left_out_and_dropped_on_opening(tmp_path: Path, tail: bytes) -> None:
+    path = tmp_path / "m.jsonl"
+    path.write_bytes(b'{"a":1}\n' + tail)
+    assert read_metrics(path) == [{"a": 1}]
+    assert path.read_bytes().endswith(tail)  # reading changes nothing
+    with MetricsLog(path) as log:
+        log.append({"a": 3})
+    assert path.read_bytes() == b'{"a":1}\n{"a":3}\n'
+
+
+def test_a_bad_line_before_the_last_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "m.jsonl"
+    path.write_bytes(b'{"a":1}\n{"a"\n{"a":3}\n')
+    with pytest.raises(RunDamaged, match="line 2 of "):
+        read_metrics(path)
+    path.write_bytes(b"7\n")
+    with pytest.raises(RunDamaged, match=r"line 1 .* is a int, not a row"):
+        read_metrics(path)
+
+
+def test_no_file_no_rows(tmp_path: Path) -> None:
+    assert read_metrics(tmp_path / "m.jsonl") == []
+    MetricsLog(tmp_path / "m.jsonl").close()
+    assert read_metrics(tmp_path / "m.jsonl") == []
+
+
+def test_a_row_that_is_refused_leaves_the_file_alone(tmp_path: Path) -> None:
+    with MetricsLog(tmp_path / "m.jsonl") as log:
+        log.append({"a": 1})
+        with pytest.raises(TypeError, match="b: expected"):
+            log.append({"b": object()})
+        assert log.offset() == 8

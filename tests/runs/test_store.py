@@ -1,0 +1,231 @@
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import noisynet.runs.store
+from noisynet.runs.store import RunDamaged, RunFolder, RunMismatch
+
+_IDENTITY = ["agent", "environment", "seed"]
+_ROOT = Path(noisynet.runs.store.__file__).parents[2]
+
+
+def _config(**changes: Any) -> dict[str, Any]:
+    config = {"agent": "dqn", "environment": {"name": "atari/pong", "num_actions": 6}, "seed": 0}
+    return {**config, "frames": 1000, "sizes": (3, 4), **changes}
+
+
+def _open(path: Path, **changes: Any) -> RunFolder:
+    return RunFolder.create_or_open(path, _config(**changes), must_match=_IDENTITY)
+
+
+def test_create_then_open_again(tmp_path: Path) -> None:
+    run = _open(tmp_path / "out" / "run")
+    assert run.read_config() == {**_config(), "sizes": [3, 4]}
+    names = {p.name for p in run.path.iterdir()}
+    assert names == {"config.json", "run.lock", "traces", "replay", "checkpoints"}
+    before = run.config_path.stat()
+    again = _open(tmp_path / "out" / "run")
+    assert again.differences == ()
+    assert run.config_path.stat().st_ino == before.st_ino
+
+
+def test_another_identity_is_refused_naming_both_sides_of_everything(tmp_path: Path) -> None:
+    _open(tmp_path / "run")
+    other = {"name": "atari/breakout", "num_actions": 4}
+    with pytest.raises(RunMismatch) as caught:
+        _open(tmp_path / "run", environment=other, frames=2000)
+    told = str(caught.value)
+    assert "environment.name: the folder has 'atari/pong', this command has 'atari/brea" in told
+    assert "environment.num_actions: the folder has 6, this command has 4" in told
+    assert "would not matter:\n  frames: the folder has 1000, this command has 2000" in told
+    assert "choose another --out or --name" in told
+    assert [d.identity for d in caught.value.differences] == [True, True, False]
+
+
+def test_other_differences_are_reported_and_the_folder_opens(tmp_path: Path) -> None:
+    _open(tmp_path / "run")
+    run = _open(tmp_path / "run", frames=2000, extra=None)
+    assert [str(d) for d in run.differences] == [
+        "frames: the folder has 1000, this command has 2000",
+        "extra: the folder has nothing, this command has None",
+    ]
+    assert run.read_config()["frames"] == 1000
+    run.write_config(_config(frames=2000))
+    assert _open(tmp_path / "run", frames=2000).differences == ()
+
+
+def test_one_and_true_are_different_settings(tmp_path: Path) -> None:
+    _open(tmp_path / "run", seed=1)
+    with pytest.raises(RunMismatch, match="seed: the folder has 1, this command has True"):
+        _open(tmp_path / "run", seed=True)
+
+
+def test_an_identity_key_in_neither_config_is_a_typing_error(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="'sede', which is in neither"):
+        RunFolder.create_or_open(tmp_path / "run", _config(), must_match=["sede"])
+
+
+def test_a_folder_of_other_files_is_not_taken_over(tmp_path: Path) -> None:
+    (tmp_path / "thesis.tex").write_text("…")
+    with pytest.raises(RunMismatch, match=r"thesis\.tex.* not a run folder"):
+        _open(tmp_path)
+    assert [p.name for p in tmp_path.iterdir()] == ["thesis.tex"]
+
+
+def test_a_start_killed_before_its_config_was_written_is_begun_again(tmp_path: Path) -> None:
+    (tmp_path / "run.lock").write_text('{"pid": 1')
+    (tmp_path / ".config.json.tmp-77").write_text("{")
+    run = _open(tmp_path)
+    assert run.read_config()["agent"] == "dqn"
+    assert not (tmp_path / ".config.json.tmp-77").exists()
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]"])
+def test_a_damaged_config_is_named(tmp_path: Path, text: str) -> None:
+    run = _open(tmp_path / "run")
+    run.config_path.write_text(text)
+    with pytest.raises(RunDamaged, match=r"config\.json"):
+        _open(tmp_path / "run")
+
+
+def test_status(tmp_path: Path) -> None:
+    run = _open(tmp_path / "run")
+    assert run.read_status() is None
+    run.write_status("running", frames=4)
+    run.write_status("failed", frames=8, reason="loss is NaN", loss=float("inf"))
+    status = run.read_status()
+    assert status is not None
+    assert status.pop("updated").endswith("+00:00")
+    expected = {"state": "failed", "frames": 8, "reason": "loss is NaN", "loss": float("inf")}
+    assert status == expected
+    with pytest.raises(ValueError, match="state must be one of"):
+        run.write_status("done")  # type: ignore[arg-type]
+
+
+# ---- the lock, between real processes
+
+_HOLDER = """
+import os, sys, time
+from noisynet.runs.store import RunFolder
+lock = RunFolder(sys.argv[1]).lock()
+if sys.argv[2] == "fork":
+    begun, tell = os.pipe()
+    worker = os.fork()
+    if worker == 0:
+        os.write(tell, b".")
+        time.sleep(600)
+        os._exit(0)
+    os.read(begun, 1)
+    os.write(1, f"{worker} ".encode())
+os.write(1, b"held\\n")
+sys.stdin.read()
+if sys.argv[2] == "release":
+    lock.release()
+"""
+
+
+def _hold(path: Path, how: str) -> subprocess.Popen[str]:
+    environment = {**os.environ, "PYTHONPATH": str(_ROOT)}
+    holder = subprocess.Popen(
+        [sys.executable, "-c", _HOLDER, str(path), how],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env=environment,
+    )
+    assert holder.stdout is not None
+    return holder
+
+
+def _kill(holder: subprocess.Popen[str]) -> None:
+    with holder:
+        holder.kill()
+
+
+def test_a_second_process_is_refused_naming_the_first(tmp_path: Path) -> None:
+    run = _open(tmp_path / "run")
+    holder = _hold(run.path, "release")
+    assert holder.stdout is not None
+    assert holder.stdout.readline() == "held\n"
+    with pytest.raises(noisynet.runs.store.RunLocked) as caught:
+        run.lock()
+    owner = caught.value.owner
+    assert owner is not None
+    assert (owner.pid, owner.host) == (holder.pid, socket.gethostname())
+    assert f"is being written by process {holder.pid} on {owner.host} (since 20" in str(
+        caught.value
+    )
+    assert run.holder() == owner
+
+    holder.communicate("")  # ends it, releasing cleanly
+    assert run.holder() is None
+    with run.lock() as lock:
+        assert lock.note is None
+
+
+def test_the_lock_of_a_killed_process_is_taken_over_with_a_note(tmp_path: Path) -> None:
+    run = _open(tmp_path / "run")
+    holder = _hold(run.path, "hold")
+    assert holder.stdout is not None
+    assert holder.stdout.readline() == "held\n"
+    (run.path / ".status.json.tmp-99").write_text("half")
+    _kill(holder)
+    assert run.holder() is None
+    with run.lock() as lock:
+        assert lock.note is not None
+        assert f"process {holder.pid} on {socket.gethostname()} (since 20" in lock.note
+        assert not (run.path / ".status.json.tmp-99").exists()
+    with run.lock() as lock:  # and once only
+        assert lock.note is None
+
+
+def test_a_forked_worker_does_not_keep_a_killed_owners_lock(tmp_path: Path) -> None:
+    run = _open(tmp_path / "run")
+    holder = _hold(run.path, "fork")
+    assert holder.stdout is not None
+    worker, held = holder.stdout.readline().split()
+    try:
+        assert held == "held"
+        holder.kill()
+        holder.wait()
+        with run.lock() as lock:
+            assert lock.note is not None
+    finally:
+        os.kill(int(worker), signal.SIGKILL)
+        _kill(holder)
+
+
+def test_one_process_cannot_take_the_lock_twice_but_can_after_release(tmp_path: Path) -> None:
+    run = _open(tmp_path / "run")
+    lock = run.lock()
+    with pytest.raises(noisynet.runs.store.RunLocked, match=f"process {os.getpid()} "):
+        run.lock()
+    assert run.holder() is not None  # the refused attempt did not touch the owner's signature
+    lock.release()
+    lock.release()
+    run.lock().release()
+
+
+def test_an_error_under_the_lock_releases_it(tmp_path: Path) -> None:
+    run = _open(tmp_path / "run")
+    with pytest.raises(KeyError), run.lock():
+        raise KeyError
+    run.lock().release()
+
+
+def test_importing_the_room_does_not_import_torch() -> None:
+    # The parent package is replaced by a bare one: what it imports is not this room's matter.
+    script = (
+        "import sys, types; root = types.ModuleType('noisynet'); root.__path__ = [sys.argv[1]]; "
+        "sys.modules['noisynet'] = root; import noisynet.runs; "
+        "from noisynet.runs import *; sys.exit('torch' in sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", script, str(_ROOT / "noisynet")], check=True)

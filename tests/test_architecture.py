@@ -1,0 +1,169 @@
+"""The house rules that can be checked by reading the source."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import inspect
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+PACKAGE = ROOT / "noisynet"
+MODULES = sorted(PACKAGE.rglob("*.py"))
+
+# What each room may import of ours; rooms that are not listed may import nothing of ours.
+MAY_IMPORT = {
+    "networks": {"layers"},
+    "agents": {"layers", "networks", "losses", "returns", "optimisers", "replay", "config"},
+    "evaluation": {"agents", "envs", "runs", "config"},
+    "loops": {"agents", "envs", "evaluation", "replay", "runs", "config"},
+    "experiments": {"loops", "runs", "config"},
+    "reports": {"runs", "paper"},
+    "integrations": {"layers"},
+    "config": {"paper", "envs"},
+}
+FREE = {"cli", "__init__", "__main__"}
+PRINTS = {"cli"}
+
+
+def room(path: Path) -> str:
+    return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
+
+
+def imports_of_ours(tree: ast.AST) -> Iterator[str]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and node.module == "noisynet":
+            names = [f"noisynet.{alias.name}" for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            names = [node.module or ""]
+        else:
+            continue
+        yield from (name.split(".")[1] for name in names if name.startswith("noisynet."))
+
+
+def module_name(path: Path) -> str:
+    parts = path.relative_to(ROOT).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+@pytest.mark.parametrize("path", MODULES, ids=module_name)
+def test_imports_point_one_way(path: Path) -> None:
+    here = room(path)
+    if here in FREE:
+        return
+    allowed = MAY_IMPORT.get(here, set()) | {here}
+    wrong = set(imports_of_ours(ast.parse(path.read_text()))) - allowed
+    assert not wrong, f"{here} may import {sorted(allowed)}, but imports {sorted(wrong)}"
+
+
+@pytest.mark.parametrize("path", [p for p in MODULES if room(p) == "layers"], ids=module_name)
+def test_layers_need_torch_and_nothing_else(path: Path) -> None:
+    for node in ast.walk(ast.parse(path.read_text())):
+        names = []
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            names = [node.module or ""]
+        for name in names:
+            top = name.split(".")[0]
+            assert top in {"noisynet", "torch"} or top in sys.stdlib_module_names, name
+
+
+@pytest.mark.parametrize("path", [p for p in MODULES if p.name == "__init__.py"], ids=module_name)
+def test_all_equals_what_is_imported(path: Path) -> None:
+    tree = ast.parse(path.read_text())
+    imported = {
+        alias.asname or alias.name
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("noisynet")
+        for alias in node.names
+    }
+    module = importlib.import_module(module_name(path))
+    listed = getattr(module, "__all__", [])
+    assert set(listed) == imported
+    assert len(listed) == len(set(listed))
+
+
+def public_definitions(tree: ast.Module) -> Iterator[tuple[str, ast.AST]]:
+    for node in tree.body:
+        if isinstance(node, ast.FunctionDef | ast.ClassDef) and not node.name.startswith("_"):
+            yield node.name, node
+            if isinstance(node, ast.ClassDef):
+                for inner in node.body:
+                    if isinstance(inner, ast.FunctionDef) and not inner.name.startswith("_"):
+                        yield f"{node.name}.{inner.name}", inner
+
+
+@pytest.mark.parametrize("path", MODULES, ids=module_name)
+def test_every_public_name_is_typed_and_documented(path: Path) -> None:
+    tree = ast.parse(path.read_text())
+    assert ast.get_docstring(tree), "the module has no docstring"
+    for name, node in public_definitions(tree):
+        assert isinstance(node, ast.FunctionDef | ast.ClassDef)
+        assert ast.get_docstring(node), f"{name} has no docstring"
+        if isinstance(node, ast.FunctionDef):
+            assert node.returns is not None, f"{name} has no return type"
+            arguments = [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]
+            for argument in arguments:
+                if argument.arg not in ("self", "cls"):
+                    assert argument.annotation is not None, f"{name}({argument.arg}) has no type"
+
+
+@pytest.mark.parametrize("path", MODULES, ids=module_name)
+def test_nothing_prints_but_the_command_line(path: Path) -> None:
+    if room(path) in PRINTS:
+        return
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+            assert node.func.id != "print", f"print at line {node.lineno}"
+
+
+def test_no_module_is_a_drawer() -> None:
+    drawers = {"utils", "util", "common", "misc", "base", "helpers"}
+    assert not [path for path in MODULES if path.stem in drawers]
+
+
+def test_importing_noisynet_does_not_import_torch_until_a_layer_is_used() -> None:
+    code = "import sys, noisynet; assert 'torch' not in sys.modules; noisynet.NoisyLinear(2, 2)"
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_the_public_surface_is_what_the_design_says() -> None:
+    noisynet = importlib.import_module("noisynet")
+    assert noisynet.__all__ == [
+        "NoisyLSTMCell",
+        "NoisyLinear",
+        "check_noise",
+        "make_noisy",
+        "noise_off",
+        "record_noise",
+        "resample_noise",
+        "sigma_summary",
+    ]
+    for name in noisynet.__all__:
+        assert inspect.getdoc(getattr(noisynet, name))
+    with pytest.raises(AttributeError, match="no attribute 'NoisyConv'"):
+        _ = noisynet.NoisyConv
+
+
+def test_every_function_and_test_that_the_paper_map_names_exists() -> None:
+    text = (ROOT / "docs" / "paper-map.md").read_text()
+    names = re.findall(
+        r"`((?:noisynet|tests|examples|benchmarks)/[\w/.]+?\.py)(?:::([\w.]+))?`", text
+    )
+    assert names
+    for file, name in names:
+        path = ROOT / file
+        assert path.exists(), f"docs/paper-map.md names {file}, which is not there"
+        for part in filter(None, name.split(".")):
+            assert re.search(rf"(def|class) {part}\b|^{part}\b", path.read_text(), re.M), (
+                f"docs/paper-map.md names {name} of {file}, which is not there"
+            )
