@@ -79,7 +79,7 @@ def peer_layers() -> dict[str, tuple[Layer, Redraw]]:
         found[library] = (from_plain(kind) if library == "pfrl" else kind, redraw)
         if library == "torchrl":  # its layer uses its means unless exploration is switched on
             exploration: Any = import_module("torchrl.envs.utils")
-            exploration.set_exploration_type(exploration.ExplorationType.RANDOM).set()
+            exploration.set_exploration_type(exploration.ExplorationType.RANDOM).__enter__()
     return found
 
 

@@ -10,6 +10,7 @@ import difflib
 import json
 import re
 from collections.abc import Iterable, Mapping
+from fractions import Fraction
 from typing import Annotated, Any, Final, Literal, Self, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
@@ -38,7 +39,9 @@ class ConfigError(ValueError):
 
 
 class _Part(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True)
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, validate_default=True, allow_inf_nan=False
+    )
 
 
 class EpsilonGreedy(_Part):
@@ -61,13 +64,14 @@ class NoisyWeights(_Part):
     kind: Literal["noisy-weights"] = "noisy-weights"
     noise: Literal["factorised", "independent"] = "factorised"
     """The kind of noise; the paper's value agents use factorised."""
-    sigma0: Annotated[float, Field(ge=0, allow_inf_nan=False)] = paper.SIGMA0_FACTORISED
-    """The initial noise: σ = sigma0/√p (factorised) or sigma0 itself (independent)."""
+    sigma0: Annotated[float, Field(ge=0)] | None = None
+    """The initial noise: σ = sigma0/√p (factorised) or sigma0 itself (independent); None: the
+    paper's, 0.5 or 0.017."""
     redraw: Literal["action", "update", "episode"] = "action"
     """When acting noise is redrawn: Algorithm 1 does it at every action."""
     warm_up: Literal["noisy", "uniform"] | None = None
-    """How to act before learning starts; None: noisily, but uniformly where sigma0 ≤ 0.1, which
-    would otherwise be nearly one constant action."""
+    """How to act before learning starts; None: noisily, but uniformly where sigma0 is a fifth of
+    the paper's or less (0.1 if factorised), which would otherwise be nearly one constant action."""
     used_in: Literal["acting and learning", "acting", "learning"] = "acting and learning"
     """Where noise is used; the two halves alone are controls."""
     learn_sigma: bool = True
@@ -76,9 +80,13 @@ class NoisyWeights(_Part):
     """Which of the two scores, always both measured, is *the* score."""
 
     @model_validator(mode="after")
-    def _fill_warm_up(self) -> Self:
+    def _fill_in(self) -> Self:
+        factorised = self.noise == "factorised"
+        papers = paper.SIGMA0_FACTORISED if factorised else paper.SIGMA0_INDEPENDENT
+        sigma0 = papers if self.sigma0 is None else self.sigma0
+        object.__setattr__(self, "sigma0", sigma0)
         if self.warm_up is None:
-            object.__setattr__(self, "warm_up", "uniform" if self.sigma0 <= 0.1 else "noisy")
+            object.__setattr__(self, "warm_up", "uniform" if sigma0 <= papers / 5 else "noisy")
         return self
 
 
@@ -144,7 +152,7 @@ class PrioritisedReplay(_Part):
 
     kind: Literal["prioritised"] = "prioritised"
     capacity_steps: Count = paper.REPLAY_STEPS
-    alpha: Annotated[float, Field(ge=0)] = 0.6
+    alpha: Probability = 0.6
     beta_initial: Probability = 0.4
     """The exponent of the importance weights; it rises linearly to 1 over the budget."""
 
@@ -176,7 +184,8 @@ class Config(_Part):
         UniformReplay()
     )
     evaluation: Evaluation = Evaluation()
-    max_episode_frames: Count = paper.MAX_EPISODE_FRAMES
+    max_episode_frames: Count | None = paper.MAX_EPISODE_FRAMES
+    """Frames after which an episode is truncated; None: the environment's own limit."""
     checkpoint_period_frames: Count = 32_000
     """The replay's files have room for twice as much; on Atari this keeps them below 7.2 GB."""
     log_period_steps: Count = 1_000
@@ -206,6 +215,12 @@ class Config(_Part):
             problems.append(
                 f"learning.starts_steps ({self.learning.starts_steps}) is below "
                 f"learning.batch_size ({batch})"
+            )
+        if self.learning.starts_steps < self.num_envs * self.learning.n_step:
+            problems.append(
+                f"learning.starts_steps ({self.learning.starts_steps}) is below num_envs × "
+                f"learning.n_step ({self.num_envs * self.learning.n_step}): learning could not "
+                "start from complete returns"
             )
         if problems:
             raise ValueError("; ".join(problems))
@@ -282,6 +297,7 @@ _PRESET_SETTINGS: Final[dict[str, dict[str, Any]]] = {
         "exploration.evaluation": 0.0,
         "evaluation.period_frames": 5_000,
         "evaluation.frames": 2_500,
+        "max_episode_frames": None,
         "checkpoint_period_frames": 10_000,
         "log_period_steps": 500,
     },
@@ -317,7 +333,8 @@ def build_config(
     flat: dict[str, Any] = {"agent": agent, "environment": environment, "seed": seed}
     if agent not in AGENTS:
         errors.append(_unknown("agent", agent, AGENTS))
-        agent = "dqn"
+        # The settings are judged as of the agent that was probably meant.
+        agent = next(iter(_nearest(agent, AGENTS)), "dqn")
     if preset is None:
         preset = DEFAULT_PRESETS.get(environment.partition("/")[0], "paper")
     elif preset not in PRESETS:
@@ -358,11 +375,12 @@ def load_config(stored: Mapping[str, Any]) -> Config:
 
 def parse_count(text: str) -> int:
     """A whole number that may be written 10M, 250k or 1e6."""
-    match = re.fullmatch(r"([\d_]+(?:\.\d+)?(?:e\d+)?)([kKmM]?)", text.strip())
-    if match:
-        value = float(match[1].replace("_", "")) * {"": 1, "k": 1e3, "m": 1e6}[match[2].lower()]
-        if value >= 1 and value == int(value):
-            return int(value)
+    match = re.fullmatch(r"(\d[\d_]*(?:\.\d+)?(?:e\d{1,2})?)([kKmM]?)", text.strip())
+    if match:  # exactly: 1.001 * 1000 is not 1001 in binary
+        scale = {"": 1, "k": 1_000, "m": 1_000_000}[match[2].lower()]
+        value = Fraction(match[1].replace("_", "")) * scale
+        if value >= 1 and value.denominator == 1:
+            return value.numerator
     raise ValueError(f"expected a positive whole number such as 500000, 500k or 10M, got {text!r}")
 
 
@@ -400,9 +418,9 @@ def _validated(flat: dict[str, Any], errors: list[str]) -> Config:
 
 def _explain(error: Any, nested: dict[str, Any]) -> str:
     """One line for one of pydantic's errors, with the nearest valid key."""
-    union_tags = {"epsilon-greedy", "noisy-weights", "centred-rmsprop", "adam"}
-    union_tags |= {"uniform", "prioritised"}
-    path = [str(part) for part in error["loc"] if str(part) not in union_tags]
+    path = [str(part) for part in error["loc"]]
+    if path and path[0] in ("exploration", "optimiser", "replay"):
+        del path[1:2]  # the kind, which is no part of the key
     key = ".".join(path)
     if error["type"] == "extra_forbidden":
         known = list(_known_keys(nested))
@@ -444,6 +462,10 @@ def _known_keys(nested: dict[str, Any]) -> Iterable[str]:
 
 
 def _unknown(what: str, came: str, known: Iterable[str]) -> str:
-    near = difflib.get_close_matches(came, list(known), n=1, cutoff=0.4)
+    near = _nearest(came, known)
     hint = f"; did you mean {near[0]!r}?" if near else ""
     return f"unknown {what} {came!r}, expected one of {', '.join(known)}{hint}"
+
+
+def _nearest(came: str, known: Iterable[str]) -> list[str]:
+    return difflib.get_close_matches(came, list(known), n=1, cutoff=0.4)

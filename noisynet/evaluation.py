@@ -22,7 +22,7 @@ class EvaluationResult:
     Attributes:
         score: the mean return of the completed episodes; of the unfinished one if there is none.
         completed: whether `score` is of completed episodes.
-        traces: every episode as seed and actions, the unfinished one last.
+        traces: the completed episodes as seed and actions; the unfinished one if there is none.
         frames: how many frames were played.
     """
 
@@ -126,6 +126,6 @@ def make_configured_environment(config: Config, num_envs: int) -> Environment:
 def environment_options(config: Config) -> dict[str, Any]:
     """What to make a run's environment with, besides its name."""
     options = dict(config.environment_options)
-    if not config.environment.startswith("deep_sea/"):
+    if config.max_episode_frames is not None and not config.environment.startswith("deep_sea/"):
         options["max_episode_frames"] = config.max_episode_frames
     return options

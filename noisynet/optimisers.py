@@ -66,5 +66,6 @@ def _centred_rmsprop_(
     """One step, in place; each line is one pass over memory."""
     average.lerp_(gradient, 1 - decay)
     square.mul_(decay).addcmul_(gradient, gradient, value=1 - decay)
-    root = torch.addcmul(square, average, average, value=-1).add_(epsilon).sqrt_()
+    variance = torch.addcmul(square, average, average, value=-1).clamp_min_(0)  # but for rounding
+    root = variance.add_(epsilon).sqrt_()
     parameter.addcdiv_(gradient, root, value=-learning_rate)

@@ -76,9 +76,9 @@ class ValueAgent:
         self.config, self.spec, self.device = settings, spec, torch.device(device)
         exploration = settings.exploration
         self.noisy = exploration if isinstance(exploration, config.NoisyWeights) else None
-        init = torch_stream(settings.seed, "init")
+        init = torch_stream(settings.seed, "init noisy")
         with torch.random.fork_rng(devices=[]):  # plain layers initialise from the global stream
-            torch.manual_seed(init.initial_seed())
+            torch.manual_seed(torch_stream(settings.seed, "init").initial_seed())
             online = ValueNetwork(
                 _network_shape(settings, spec),
                 (spec.stack, *spec.frame_shape),
@@ -217,6 +217,10 @@ class ValueAgent:
             "redraw_due": self._redraw_due,
             "explore": self.explore.bit_generator.state,
         }
+
+    def load_weights(self, tensors: dict[str, Tensor], prefix: str = "") -> None:
+        """Take the weights alone, to play with them; the names begin with `prefix`."""
+        self.online.load_state_dict(_part(tensors, f"{prefix}online."))
 
     def restore(self, tensors: dict[str, Tensor], state: dict[str, Any]) -> None:
         """Take back what `tensors` and `state` gave."""

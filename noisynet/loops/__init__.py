@@ -1,7 +1,16 @@
 """Loops: where an agent, an environment and a replay meet, and a run is kept alive."""
 
 from noisynet.loops.off_policy import FinishedEpisode, OffPolicyLoop, RunningEpisode, Tick
-from noisynet.loops.training import Observer, Outcome, Training, make_training, train
+from noisynet.loops.training import (
+    Observer,
+    Outcome,
+    Training,
+    evaluation_modes,
+    identity,
+    load_agent,
+    make_training,
+    train,
+)
 
 __all__ = [
     "FinishedEpisode",
@@ -11,6 +20,9 @@ __all__ = [
     "RunningEpisode",
     "Tick",
     "Training",
+    "evaluation_modes",
+    "identity",
+    "load_agent",
     "make_training",
     "train",
 ]

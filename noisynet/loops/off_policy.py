@@ -206,7 +206,8 @@ class OffPolicyLoop:
             RunningEpisode(e["number"], e["seed"], tensors[f"actions.{env}"].tolist(), e["score"])
             for env, e in enumerate(state["episodes"])
         ]
-        self._replay_running_episodes()
+        if self.episodes:  # none yet in a checkpoint from before the first step
+            self._replay_running_episodes()
 
     def _replay_running_episodes(self) -> None:
         """Each environment starts so late that all reach the present together."""

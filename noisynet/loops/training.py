@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final, Literal, Protocol
 
 import numpy as np
 import torch
 
 from noisynet.agents import NonFiniteLoss, ValueAgent
-from noisynet.config import Config
-from noisynet.envs import Environment
-from noisynet.evaluation import evaluate, make_configured_environment
+from noisynet.config import Config, load_config
+from noisynet.envs import Environment, EnvironmentSpec
+from noisynet.evaluation import EvaluationResult, evaluate, make_configured_environment
 from noisynet.layers import sigma_summary
 from noisynet.loops.off_policy import OffPolicyLoop, Tick
 from noisynet.replay import FrameStore
@@ -21,6 +22,7 @@ from noisynet.runs import (
     Checkpoint,
     MetricsLog,
     RunDamaged,
+    RunError,
     RunFolder,
     RunState,
     SegmentHashes,
@@ -251,16 +253,7 @@ class Training:
     def evaluate(self) -> None:
         """Play the evaluation protocol, with noise on and off, and log the scores."""
         started, rows = time.monotonic(), []
-        for noise in MODES if self.agent.noisy else ("off",):
-            with make_configured_environment(self.config, 1) as environment:
-                result = evaluate(
-                    self.agent,
-                    environment,
-                    frames=self.config.evaluation.frames,
-                    training_frames=self.frames,
-                    noise=noise,
-                    stop=self.stop,
-                )
+        for noise, result in evaluation_modes(self.agent, self.frames, stop=self.stop):
             write_traces(self.folder.traces_path, self.frames, result.traces, noise=noise)
             rows.append(
                 {
@@ -315,14 +308,19 @@ class Training:
         }
         checkpoint = Checkpoint(self.loop.steps, self.loop.tensors(), state)
         save_checkpoint(
-            self.folder.checkpoints_path, checkpoint, schema=SCHEMA, identity=self._identity()
+            self.folder.checkpoints_path,
+            checkpoint,
+            schema=SCHEMA,
+            identity=identity(self.config, self.environment.spec),
         )
         self.folder.write_status("running", frames=self.frames, score=self.score)
 
     def resume(self) -> None:
         """Take up the newest checkpoint that verifies, if there is one."""
         checkpoint, skipped = load_newest(
-            self.folder.checkpoints_path, schema=SCHEMA, identity=self._identity()
+            self.folder.checkpoints_path,
+            schema=SCHEMA,
+            identity=identity(self.config, self.environment.spec),
         )
         for bad in skipped:
             self._say(f"checkpoint {bad.step} is set aside as {bad.path.name}: {bad.reason}")
@@ -359,18 +357,67 @@ class Training:
     def _read_rows(self, env: int) -> Callable[[int, int], list[memoryview]]:
         return lambda start, stop: self.store.rows(env, start, stop)
 
-    def _identity(self) -> dict[str, Any]:
-        return {
-            "agent": self.config.agent,
-            "environment": self.config.environment,
-            "num_actions": self.environment.spec.num_actions,
-            "num_envs": self.config.num_envs,
-            "seed": self.config.seed,
-        }
-
     def _say(self, message: str) -> None:
         for observer in self.observers:
             observer.noted(message)
+
+
+def evaluation_modes(
+    agent: ValueAgent,
+    training_frames: int,
+    frames: int | None = None,
+    stop: Callable[[], bool] = lambda: False,
+) -> Iterator[tuple[Literal["on", "off"], EvaluationResult]]:
+    """Evaluate an agent in each of its modes: a plain agent has only one.
+
+    Args:
+        agent: with its latest weights.
+        training_frames: when the evaluation takes place.
+        frames: how long to play; None for the configured time.
+        stop: true ends the evaluation by `InterruptedError`.
+    """
+    for noise in MODES if agent.noisy else MODES[1:]:
+        with make_configured_environment(agent.config, 1) as environment:
+            yield (
+                noise,
+                evaluate(
+                    agent,
+                    environment,
+                    frames=frames or agent.config.evaluation.frames,
+                    training_frames=training_frames,
+                    noise=noise,
+                    stop=stop,
+                ),
+            )
+
+
+def load_agent(path: Path, device: torch.device | str = "cpu") -> tuple[ValueAgent, int]:
+    """The agent of a run's newest checkpoint, and its training frames; the run is not touched."""
+    folder = RunFolder(path)
+    if not folder.config_path.exists():
+        raise RunError(f"expected a run folder with a config.json, got {path}; see `noisynet list`")
+    config = load_config(folder.read_config())
+    with make_configured_environment(config, 1) as environment:
+        spec = environment.spec
+    checkpoint, _ = load_newest(
+        folder.checkpoints_path, schema=SCHEMA, identity=identity(config, spec), repair=False
+    )
+    if checkpoint is None:
+        raise RunError(f"{path} has no checkpoint yet; continue its training first")
+    agent = ValueAgent(config, spec, device)
+    agent.load_weights(checkpoint.tensors, "agent.")
+    return agent, checkpoint.step * spec.frames_per_step
+
+
+def identity(config: Config, spec: EnvironmentSpec) -> dict[str, Any]:
+    """What a checkpoint and a run must have in common."""
+    return {
+        "agent": config.agent,
+        "environment": config.environment,
+        "num_actions": spec.num_actions,
+        "num_envs": config.num_envs,
+        "seed": config.seed,
+    }
 
 
 def make_store(config: Config, environment: Environment, folder: RunFolder) -> FrameStore:

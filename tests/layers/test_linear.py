@@ -74,6 +74,37 @@ def test_every_way_of_computing_gives_the_same_answer(batch: int, bias: bool) ->
     torch.testing.assert_close(layer(x), materialised)
 
 
+@pytest.mark.parametrize("bias", [True, False])
+def test_large_layers_have_the_gradients_of_small_ones(bias: bool) -> None:
+    """Large layers go through an autograd function of their own."""
+    layer = NoisyLinear(512, 256, bias, dtype=torch.float64)
+    x = torch.randn(6, 512, dtype=torch.float64)
+    layer(x).sin().sum().backward()
+    gradients = [parameter.grad for parameter in layer.parameters()]
+    layer.zero_grad()
+    assert layer.epsilon_in is not None
+    assert layer.epsilon_out is not None
+    weight = layer.weight_mu + layer.weight_sigma * layer.epsilon_out.outer(layer.epsilon_in)
+    bias_value = None
+    if layer.bias_mu is not None and layer.bias_sigma is not None:
+        bias_value = layer.bias_mu + layer.bias_sigma * layer.epsilon_out
+    torch.nn.functional.linear(x, weight, bias_value).sin().sum().backward()
+    for parameter, gradient in zip(layer.parameters(), gradients, strict=True):
+        torch.testing.assert_close(gradient, parameter.grad)
+
+
+def test_large_layers_work_under_vmap() -> None:
+    layers = [NoisyLinear(512, 256) for _ in range(2)]
+    parameters, buffers = torch.func.stack_module_state(layers)
+    shell, x = copy.deepcopy(layers[0]).to("meta"), torch.randn(6, 512)
+
+    def one(parameters: Any, buffers: Any) -> Any:
+        return torch.func.functional_call(shell, (parameters, buffers), (x,))
+
+    together = torch.func.vmap(one)(parameters, buffers)
+    torch.testing.assert_close(together, torch.stack([layer(x) for layer in layers]))
+
+
 # --- initialisation (section 3.2) ----------------------------------------------------------------
 
 

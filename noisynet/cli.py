@@ -1,0 +1,359 @@
+"""The command line. Heavy libraries are imported by the command that needs them."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+
+import typer
+
+from noisynet.config import AGENTS, PRESETS, Config, ConfigError, build_config, parse_count
+
+if TYPE_CHECKING:
+    from noisynet.runs import RunFolder
+
+app = typer.Typer(
+    add_completion=False,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    help="Noisy Networks for Exploration: train, evaluate, watch and audit.",
+)
+
+Out = Annotated[Path, typer.Option(help="Parent of the run folders.")]
+Device = Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1, …")]
+RunArgument = Annotated[Path, typer.Argument(metavar="RUN", help="A run folder.")]
+
+
+@app.command()
+def train(
+    agent: Annotated[str, typer.Argument(metavar="AGENT", help=", ".join(AGENTS))],
+    environment: Annotated[
+        str,
+        typer.Argument(
+            metavar="ENV", help="atari/<rom>, minatar/<game>, deep_sea/<n> or gym/<id>."
+        ),
+    ],
+    frames: Annotated[
+        str | None, typer.Option(help="Budget in emulator frames, such as 10M.")
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Decides every random stream.")] = 0,
+    preset: Annotated[str | None, typer.Option(help=", ".join(PRESETS))] = None,
+    out: Out = Path("runs"),
+    name: Annotated[str | None, typer.Option(help="Run folder under --out.")] = None,
+    settings: Annotated[
+        list[str] | None, typer.Option("--set", help="key=value, may be repeated.")
+    ] = None,
+    device: Device = "auto",
+    tensorboard: Annotated[bool, typer.Option(help="Write TensorBoard events.")] = True,
+) -> None:
+    """Train an agent; the same command continues an interrupted run."""
+    config = _config(agent, environment, frames, seed, preset, settings or [])
+    folder_path = out / (name or f"{config.environment}/{config.agent}/seed-{config.seed}")
+    from noisynet.agents import NonFiniteLoss
+    from noisynet.loops import train as train_run
+    from noisynet.runs import RunError, RunFolder
+
+    try:
+        stored = config.model_dump(mode="json")
+        identity = [key for key in stored if key != "frames"]
+        folder = RunFolder.create_or_open(folder_path, stored, must_match=identity)
+        with folder.lock() as lock, _observers(config, folder, tensorboard) as observers:
+            for note in filter(None, [lock.note]):
+                _say(note)
+            if folder.differences:  # a longer budget
+                folder.write_config(stored)
+            with _stopping() as stop:
+                outcome = train_run(
+                    config, folder, device=_device(device), observers=observers, stop=stop
+                )
+    except (RunError, NonFiniteLoss, ImportError, ValueError) as error:
+        _fail(str(error), code=2 if isinstance(error, ValueError | ImportError) else 1)
+    if not outcome.finished:
+        received = stop.signal or signal.SIGINT
+        _say(f"interrupted at frame {outcome.frames:,} and saved; the same command continues")
+        raise typer.Exit(128 + received)
+    score = "no evaluation yet" if outcome.score is None else f"score {outcome.score:.2f}"
+    _say(f"finished: {outcome.frames:,} frames, {score}, in {folder.path}")
+
+
+@app.command()
+def evaluate(
+    run: RunArgument,
+    frames: Annotated[str | None, typer.Option(help="Frames to play in each mode.")] = None,
+    device: Device = "auto",
+) -> None:
+    """Play the newest checkpoint with noise on and off, side by side."""
+    from noisynet.loops import load_agent
+    from noisynet.loops.training import evaluation_modes
+    from noisynet.runs import RunError
+
+    budget = None if frames is None else _count(frames)
+    try:
+        agent, trained_frames = load_agent(run, _device(device))
+        _say(f"{agent.config.agent} on {agent.config.environment} after {trained_frames:,} frames")
+        for noise, result in evaluation_modes(agent, trained_frames, budget):
+            best = max(trace.score for trace in result.traces)
+            unfinished = "" if result.completed else " (no episode was completed: partial return)"
+            _print(
+                f"noise {noise:<4} score {result.score:>10.2f}  best {best:>10.2f}  "
+                f"episodes {result.episodes}{unfinished}"
+            )
+    except (RunError, ValueError, ImportError) as error:
+        _fail(str(error))
+
+
+@app.command()
+def watch(
+    run: RunArgument,
+    output: Annotated[Path, typer.Option("-o", "--output", help="The video.")] = Path("game.mp4"),
+    episode: Annotated[str, typer.Option(help="best, last or a number.")] = "best",
+    noise: Annotated[str, typer.Option(help="Traces with noise on or off.")] = "on",
+) -> None:
+    """Render a traced episode, with what the noise does to each action's value."""
+    if noise not in ("on", "off"):
+        _fail(f"--noise expected on or off, got {noise!r}", code=2)
+    if episode not in ("best", "last") and not episode.isdecimal():
+        _fail(f"--episode expected best, last or a number, got {episode!r}", code=2)
+    from noisynet.runs import RunError
+    from noisynet.watch import render_episode
+
+    try:
+        chosen = int(episode) if episode.isdecimal() else episode
+        made = render_episode(run, output, episode=chosen, noise=noise)  # type: ignore[arg-type]
+    except (RunError, ValueError, ImportError) as error:
+        _fail(str(error))
+    _say(f"{made.frames} pictures, {made.seconds:.0f} s, score {made.score:.1f}: {made.path}")
+
+
+@app.command()
+def audit(
+    agent: Annotated[str, typer.Argument(metavar="AGENT", help="noisynet-dqn, noisynet-dueling")],
+    environment: Annotated[str, typer.Argument(metavar="ENV")] = "atari/pong",
+    settings: Annotated[list[str] | None, typer.Option("--set", help="key=value.")] = None,
+) -> None:
+    """Check that an agent keeps the noise contract: who draws when, and from what."""
+    config = _config(agent, environment, None, 0, None, settings or [])
+    from noisynet.agents import ValueAgent, audit_agent
+    from noisynet.evaluation import make_configured_environment
+
+    try:
+        with make_configured_environment(config, 1) as made:
+            report = audit_agent(ValueAgent(config, made.spec))
+    except (ValueError, ImportError) as error:
+        _fail(str(error), code=2)
+    _print(str(report))
+    if not report.passed:
+        raise typer.Exit(1)
+
+
+@app.command(name="list")
+def list_runs(out: Out = Path("runs")) -> None:
+    """Show the runs below a folder: state, frames, score."""
+    from noisynet.runs import RunError, RunFolder
+
+    found = sorted(path.parent for path in out.rglob("config.json"))
+    if not found:
+        _say(f"no runs below {out}; start one with: noisynet train noisynet-dqn minatar/breakout")
+        return
+    for path in found:
+        folder = RunFolder(path)
+        try:
+            config, status = folder.read_config(), folder.read_status() or {}
+        except RunError as error:
+            _print(f"{path}: {error}")
+            continue
+        state = status.get("state", "new")
+        if state == "running" and folder.holder() is None:
+            state = "killed"  # the same command continues it
+        score = status.get("score")
+        shown = "-" if score is None else f"{score:.2f}"
+        done = f"{status.get('frames', 0):,} of {config.get('frames', 0):,} frames"
+        _print(f"{state:<12}{done:<36}score {shown:<12}{path}")
+
+
+@app.command()
+def doctor() -> None:
+    """Say what is installed, whether the games load, and run a short self-test."""
+    from noisynet.doctor import examine
+
+    healthy = True
+    for found in examine():
+        healthy = healthy and found.well
+        _print(f"{'ok  ' if found.well else 'FAIL'}  {found.what:<14}{found.finding}")
+    if not healthy:
+        raise typer.Exit(1)
+
+
+class _Stop:
+    """Turns the first SIGINT or SIGTERM into a polite request."""
+
+    def __init__(self) -> None:
+        self.signal: int | None = None
+
+    def __call__(self) -> bool:
+        return self.signal is not None
+
+    def receive(self, number: int, _frame: object) -> None:
+        if self.signal is not None:  # a second Ctrl-C means it
+            signal.default_int_handler(number, None)
+        self.signal = number
+
+
+@contextmanager
+def _stopping() -> Iterator[_Stop]:
+    stop = _Stop()
+    numbers = (signal.SIGINT, signal.SIGTERM)
+    before = {number: signal.signal(number, stop.receive) for number in numbers}
+    try:
+        yield stop
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+@contextmanager
+def _observers(config: Config, folder: RunFolder, tensorboard: bool) -> Iterator[list[Any]]:
+    closing: list[Callable[[], None]] = []
+    observers: list[Any] = [_Progress(config)] if sys.stdout.isatty() else [_Quiet()]
+    if tensorboard:
+        from noisynet.loops.hooks import TensorBoard
+
+        board = TensorBoard(folder)
+        observers.append(board)
+        closing.append(board.close)
+    if isinstance(observers[0], _Progress):
+        observers[0].start()
+        closing.append(observers[0].stop)
+    try:
+        yield observers
+    finally:
+        for close in closing:
+            close()
+
+
+class _Quiet:
+    """Where nobody watches: evaluations and notes only."""
+
+    def logged(self, row: dict[str, Any], steps_per_second: float) -> None:
+        pass
+
+    def evaluated(self, row: dict[str, Any]) -> None:
+        _say(_evaluation_line(row))
+
+    def noted(self, message: str) -> None:
+        _say(message)
+
+
+class _Progress:
+    """A live line in a terminal."""
+
+    def __init__(self, config: Config) -> None:
+        from rich.console import Console
+        from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+        self.progress = Progress(
+            TextColumn("{task.completed:,}/{task.total:,} frames"),
+            BarColumn(),
+            TextColumn("{task.fields[speed]} steps/s"),
+            TimeRemainingColumn(),
+            TextColumn("{task.fields[numbers]}"),
+            console=Console(stderr=True),
+        )
+        self.task = self.progress.add_task("", total=config.frames, speed="-", numbers="")
+
+    def start(self) -> None:
+        self.progress.start()
+
+    def stop(self) -> None:
+        self.progress.stop()
+
+    def logged(self, row: dict[str, Any], steps_per_second: float) -> None:
+        parts = [
+            f"{name} {row[key]:.3g}"
+            for name, key in (("return", "score_last"), ("loss", "loss"))
+            if row[key] is not None
+        ]
+        parts += [f"Σ̄ {layer} {sigma:.4f}" for layer, sigma in row["sigma"].items()]
+        self.progress.update(
+            self.task,
+            completed=row["frames"],
+            speed=f"{steps_per_second:.0f}",
+            numbers="  ".join(parts),
+        )
+
+    def evaluated(self, row: dict[str, Any]) -> None:
+        self.progress.console.print(_evaluation_line(row), highlight=False)
+
+    def noted(self, message: str) -> None:
+        self.progress.console.print(message, highlight=False)
+
+
+def _evaluation_line(row: dict[str, Any]) -> str:
+    partial = "" if row["completed"] else " (partial: no episode was completed)"
+    return (
+        f"frame {row['frames']:,}: score {row['score']:.2f} with noise {row['noise']}, "
+        f"{row['episodes']} episodes{partial}"
+    )
+
+
+def _config(
+    agent: str,
+    environment: str,
+    frames: str | None,
+    seed: int,
+    preset: str | None,
+    settings: list[str],
+) -> Config:
+    errors, budget = [], None
+    if frames is not None:
+        try:
+            budget = parse_count(frames)
+        except ValueError as error:
+            errors.append(f"--frames {error}")
+    try:
+        config = build_config(
+            agent, environment, frames=budget, seed=seed, preset=preset, settings=settings
+        )
+    except ConfigError as error:
+        errors += str(error).splitlines()
+    if errors:
+        _fail("\n".join(errors), code=2)
+    return config
+
+
+def _count(text: str) -> int:
+    try:
+        return parse_count(text)
+    except ValueError as error:
+        _fail(f"--frames {error}", code=2)
+
+
+def _device(name: str) -> str:
+    import torch
+
+    if name == "auto":
+        return "cuda" if torch.cuda.is_available() else "cpu"
+    try:
+        torch.empty(0, device=name)
+    except (RuntimeError, AssertionError) as error:
+        _fail(f"--device expected auto, cpu or a device that is here, got {name!r}: {error}", 2)
+    return name
+
+
+def _print(text: str) -> None:
+    typer.echo(text)
+
+
+def _say(text: str) -> None:
+    typer.echo(text, err=True)
+
+
+def _fail(message: str, code: int = 1) -> NoReturn:
+    for line in message.splitlines():
+        typer.echo(f"noisynet: {line}", err=True)
+    raise typer.Exit(code)
