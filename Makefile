@@ -5,8 +5,8 @@ INSTALLED := .venv/.installed
 
 .PHONY: demo test test-slow check bench format clean
 
-demo: $(INSTALLED) ## NoisyNet-DQN against ε-greedy DQN on Deep Sea
-	$(BIN)/python examples/single_file_dqn.py
+demo: $(INSTALLED) ## DQN and NoisyNet-DQN beside each other on Deep Sea and MinAtar
+	$(BIN)/python examples/demo.py
 
 test: check ## formatting, lint, types and the default tests
 	$(BIN)/python -m pytest -n 2
@@ -21,6 +21,8 @@ test-slow: $(INSTALLED) ## the tests marked slow: learning, exhaustive faults
 
 bench: $(INSTALLED) ## every benchmark, one after the other
 	$(BIN)/python benchmarks/layers.py
+	$(BIN)/python benchmarks/replay.py
+	$(BIN)/python benchmarks/dqn.py
 
 format: $(INSTALLED)
 	$(BIN)/ruff format .
@@ -30,7 +32,7 @@ $(INSTALLED): pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --upgrade pip
 	$(BIN)/python -m pip install --quiet -c constraints.txt torch==2.13.0
-	$(BIN)/python -m pip install --quiet -c constraints.txt -e ".[atari,gym,minatar,video,dev]"
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e ".[atari,gym,minatar,video,figures,dev]"
 	touch $@
 
 clean:

@@ -34,7 +34,7 @@ class _PerturbedWeight(torch.autograd.Function):
     """μ + σ⊙ε for factorised ε (Eqs. 9, 10), without ever building ε.
 
     Where layers are large, a matrix of the size of the weights costs more to allocate than to
-    compute: this makes one, and one more for the gradient of σ, where autograd's own way makes five.
+    compute: this makes one, and one more for σ's gradient, where autograd's own way makes five.
     """
 
     generate_vmap_rule = True

@@ -4,7 +4,16 @@ import pytest
 import torch
 from torch import nn
 
-from noisynet.layers import NoisyLinear, noise_off, noisy_layers, resample_noise, sigma_summary
+from noisynet.layers import (
+    Noise,
+    NoisyLinear,
+    held_noise,
+    hold_noise,
+    noise_off,
+    noisy_layers,
+    resample_noise,
+    sigma_summary,
+)
 
 
 def network() -> nn.Sequential:
@@ -78,6 +87,23 @@ def test_sigma_summary_is_the_mean_absolute_deviation_of_weights() -> None:
     summary = sigma_summary(net)
     assert summary == {"0": 4.0, "2": pytest.approx(0.25)}
     assert sigma_summary(nn.Linear(2, 2)) == {}
+
+
+@pytest.mark.parametrize("noise", ["factorised", "independent"])
+@pytest.mark.parametrize("rows", [None, 5])
+@pytest.mark.parametrize("bias", [True, False])
+def test_held_noise_can_be_put_back(noise: Noise, rows: int | None, bias: bool) -> None:
+    def make() -> nn.Sequential:
+        return nn.Sequential(
+            NoisyLinear(4, 4, bias, noise=noise), nn.ReLU(), NoisyLinear(4, 2, bias, noise=noise)
+        )
+
+    net, other, x = make(), make(), torch.randn(5, 4)
+    other.load_state_dict(net.state_dict())
+    resample_noise(net, rows=rows)
+    hold_noise(other, {name: value.clone() for name, value in held_noise(net).items()})
+    assert torch.equal(net(x), other(x))
+    assert [layer.rows for layer in noisy_layers(other).values()] == [rows, rows]
 
 
 def test_a_module_without_noisy_layers_is_refused() -> None:

@@ -1,0 +1,170 @@
+"""What `make demo` runs: DQN and NoisyNet-DQN beside each other, in about five minutes.
+
+Both agents learn Deep Sea 10 over five seeds, then MinAtar Breakout for a short while, through the
+same command that a user types. A table compares their evaluation scores; the learning curves and a
+video of the noisy agent's best game are written to `demo/`.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+
+matplotlib.use("Agg")
+from matplotlib import pyplot as plt
+
+from noisynet.runs import read_metrics
+
+AGENTS = ("dqn", "noisynet-dqn")
+# Wong 2011: tells apart for colour-blind readers, too.
+COLOURS = {"dqn": "#0072B2", "noisynet-dqn": "#D55E00"}
+
+
+@dataclass(frozen=True)
+class Part:
+    """One environment of the demo.
+
+    Attributes:
+        environment: its name.
+        seeds: how many runs of each agent.
+        frames: the budget of each run.
+        settings: what `--set` is given.
+        solved: the score from which a run counts as solved, None where there is no such thing.
+    """
+
+    environment: str
+    seeds: int
+    frames: int
+    settings: tuple[str, ...]
+    solved: float | None = None
+
+
+PARTS = (
+    Part(
+        "deep_sea/10",
+        seeds=5,
+        frames=8_000,  # 800 episodes of 10 steps
+        settings=(
+            "exploration.anneal_steps=2000",
+            "evaluation.period_frames=1000",
+            "evaluation.frames=100",
+        ),
+        solved=0.5,
+    ),
+    Part(
+        "minatar/breakout",
+        seeds=1,
+        frames=30_000,
+        settings=(
+            "learning.starts_steps=2000",
+            "exploration.anneal_steps=15000",
+            "evaluation.period_frames=5000",
+            "evaluation.frames=4000",
+        ),
+    ),
+)
+
+
+def run_folder(out: Path, part: Part, agent: str, seed: int) -> Path:
+    return out / part.environment / agent / f"seed-{seed}"
+
+
+def train(out: Path, part: Part, agent: str, seed: int) -> None:
+    """One run in a process of its own, on one core."""
+    settings = part.settings
+    if agent.startswith("noisynet"):
+        settings = tuple(s for s in settings if not s.startswith("exploration.anneal"))
+    command = [sys.executable, "-m", "noisynet", "train", agent, part.environment]
+    command += ["--frames", str(part.frames), "--seed", str(seed), "--out", str(out)]
+    for setting in settings:
+        command += ["--set", setting]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
+    if done.returncode:
+        raise SystemExit(f"{' '.join(command)} ended with {done.returncode}:\n{done.stderr}")
+    print(f"  {part.environment:<18}{agent:<14}seed {seed}", flush=True)
+
+
+def evaluations(folder: Path) -> list[dict[str, Any]]:
+    """The scores of a run: with noise where there is some."""
+    rows = [row for row in read_metrics(folder / "metrics.jsonl") if row["kind"] == "evaluation"]
+    noise = "on" if any(row["noise"] == "on" for row in rows) else "off"
+    return [row for row in rows if row["noise"] == noise]
+
+
+def compare(out: Path, parts: Sequence[Part]) -> str:
+    """A table of final scores."""
+    lines = [f"{'environment':<20}{'agent':<16}{'final score of each seed':<44}"]
+    for part in parts:
+        for agent in AGENTS:
+            finals = [
+                evaluations(run_folder(out, part, agent, seed))[-1]["score"]
+                for seed in range(part.seeds)
+            ]
+            shown = "  ".join(f"{score:6.2f}" for score in finals)
+            if part.solved is not None:
+                solved = sum(score > part.solved for score in finals)
+                shown += f"   solved in {solved} of {part.seeds}"
+            lines.append(f"{part.environment:<20}{agent:<16}{shown}")
+    return "\n".join(lines)
+
+
+def draw(out: Path, parts: Sequence[Part], path: Path) -> None:
+    """The learning curves: every run thin, the mean of an agent's runs thick."""
+    figure, axes = plt.subplots(1, len(parts), figsize=(4.6 * len(parts), 3.6), squeeze=False)
+    for axis, part in zip(axes[0], parts, strict=True):
+        for agent in AGENTS:
+            curves = []
+            for seed in range(part.seeds):
+                rows = evaluations(run_folder(out, part, agent, seed))
+                frames = [row["frames"] for row in rows]
+                curves.append([row["score"] for row in rows])
+                if part.seeds > 1:
+                    axis.plot(frames, curves[-1], color=COLOURS[agent], alpha=0.25, linewidth=1)
+            mean = [sum(scores) / len(scores) for scores in zip(*curves, strict=True)]
+            label = agent if part.seeds == 1 else f"{agent} (mean of {part.seeds} seeds)"
+            axis.plot(frames, mean, color=COLOURS[agent], linewidth=2.5, label=label, marker="o")
+        axis.set_title(part.environment)
+        axis.set_xlabel("training frames")
+        axis.set_ylabel("evaluation score")
+        axis.legend(frameon=False, fontsize=8)
+        axis.grid(alpha=0.3)
+    figure.tight_layout()
+    figure.savefig(path, dpi=150)
+    plt.close(figure)
+
+
+def main() -> None:
+    """Train, compare, draw, render."""
+    out, started = Path("demo"), time.monotonic()
+    jobs = [
+        (part, agent, seed)
+        for part in reversed(PARTS)  # the long ones first keep both cores busy to the end
+        for agent in AGENTS
+        for seed in range(part.seeds)
+    ]
+    print(f"{len(jobs)} runs on {os.cpu_count()} cores (run it again and finished ones are kept):")
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        list(pool.map(lambda job: train(out, *job), jobs))
+    curves, video = out / "learning-curves.png", out / "noisynet-dqn-breakout.mp4"
+    draw(out, PARTS, curves)
+    best = run_folder(out, PARTS[-1], "noisynet-dqn", 0)
+    command = [sys.executable, "-m", "noisynet", "watch", str(best), "-o", str(video)]
+    subprocess.run(command, check=True, capture_output=True)
+    print(f"\n{compare(out, PARTS)}\n")
+    print(f"learning curves  {curves}\nvideo            {video}")
+    print(f"{time.monotonic() - started:.0f} seconds. Next, the paper's own agent on Atari:")
+    print("  .venv/bin/noisynet train noisynet-dqn atari/pong --preset pong-fast")
+
+
+if __name__ == "__main__":
+    main()

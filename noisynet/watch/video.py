@@ -1,0 +1,240 @@
+"""From a run folder to an mp4 of one of its evaluation episodes."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from noisynet.agents import ValueAgent
+from noisynet.envs import parse_environment
+from noisynet.layers import noisy_layers, sigma_summary
+from noisynet.loops import load_agent
+from noisynet.runs import RunFolder, Trace
+from noisynet.runs.files import storage_errors, temporary_name
+from noisynet.watch.episode import Played, action_names, choose_trace, play, screens
+
+if TYPE_CHECKING:
+    from noisynet.watch.panel import Caption, Panel
+
+STEPS_PER_SECOND: Final = {"atari": 15, "minatar": 10, "deep_sea": 3, "gym": 30}
+"""How fast each family plays: Atari's 60 frames per second at 4 for each step, others by feel."""
+
+_MIN_GAME_HEIGHT = 600
+_BT709 = 1  # the same number for primaries, transfer and matrix
+_LIMITED_RANGE = 1
+
+
+@dataclass(frozen=True)
+class Rendered:
+    """A video that was made.
+
+    Attributes:
+        path: where it lies.
+        frames: how many frames it has: one for each step, then the end for a second.
+        seconds: how long it plays.
+        score: the episode's score.
+        trace: the episode.
+        weights_frames: training frames of the weights whose values are shown.
+        notes: what the user should be told, a sentence each.
+    """
+
+    path: Path
+    frames: int
+    seconds: float
+    score: float
+    trace: Trace
+    weights_frames: int
+    notes: tuple[str, ...]
+
+
+def render_episode(
+    run: Path,
+    output: Path,
+    *,
+    episode: str | int = "best",
+    noise: Literal["on", "off"] = "on",
+    samples: int = 32,
+    max_steps: int | None = None,
+    device: torch.device | str = "cpu",
+) -> Rendered:
+    """Render a traced evaluation episode in colour, beside what the noise does to its values.
+
+    The values are those of the run's newest checkpoint, which may be newer than the episode: the
+    panel names both. The run is neither locked nor changed.
+
+    Args:
+        run: the run folder.
+        output: the mp4 to write; one that exists is replaced once the new one is whole.
+        episode: "best" for the highest score of all evaluations, "last" for the newest
+            evaluation's last, or a number within the newest evaluation, from 0.
+        noise: whether to show an episode played with noise or with mean weights; where there are
+            none, one of the others.
+        samples: how many draws of the noise the spread of each Q is over.
+        max_steps: show only the first steps; the whole episode is checked all the same.
+        device: where the network lives.
+
+    Raises:
+        ImportError: PyAV or Pillow is missing.
+        RunError: the run, its checkpoint or the episode is missing or damaged; `ReplayDiffers` if
+            the episode played again is not what its trace says; `StorageError` if the disk refuses.
+        ValueError: an argument is out of range.
+    """
+    av = _import_video("av")
+    _import_video("PIL.Image")
+    from noisynet.watch.panel import Panel
+
+    run, output = Path(run), Path(output)
+    _check_arguments(output, samples, max_steps)
+    folder = RunFolder(run)
+    agent, weights_frames = load_agent(run, device)
+    trace, notes = choose_trace(folder, episode, noise)
+    total = len(trace.actions)
+    steps = total if max_steps is None else min(max_steps, total)
+    played = play(trace, agent, steps=steps, samples=samples)
+    verdict = _verdict(played, steps, total)
+    if verdict == "cut off":
+        notes.append("the evaluation ended before this episode did")
+    if weights_frames != trace.evaluation:
+        notes.append(
+            f"the episode was played at {trace.evaluation:,} training frames; the values shown are "
+            f"of the weights at {weights_frames:,}"
+        )
+    panel = Panel(_caption(trace, agent, weights_frames, samples), played, trace.actions)
+    rate = STEPS_PER_SECOND[parse_environment(trace.environment)[0]]
+    with _whole_file(output) as path:
+        frames = _encode(av, path, rate, _frames(trace, played, panel, steps, rate, verdict))
+    return Rendered(output, frames, frames / rate, trace.score, trace, weights_frames, tuple(notes))
+
+
+def _check_arguments(output: Path, samples: int, max_steps: int | None) -> None:
+    if output.suffix.lower() != ".mp4":
+        raise ValueError(f"expected an output that ends in .mp4, got {output}")
+    if samples < 1:
+        raise ValueError(f"expected at least 1 noise sample, got {samples}")
+    if max_steps is not None and max_steps < 1:
+        raise ValueError(f"expected max_steps of at least 1, got {max_steps}")
+
+
+def _import_video(module: str) -> ModuleType:
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        raise ImportError(
+            f"videos need the module {module!r}, which could not be imported ({error}). Install it "
+            'with: pip install "noisynet[video]"',
+            name=error.name,
+        ) from error
+
+
+def _verdict(played: Played, steps: int, total: int) -> str:
+    if steps < total:
+        return "shown"
+    return "game over" if played.ended else "cut off"
+
+
+def _caption(trace: Trace, agent: ValueAgent, weights_frames: int, samples: int) -> Caption:
+    from noisynet.watch.panel import Caption
+
+    config = agent.config
+    differ = weights_frames != trace.evaluation
+    initial = {
+        name: layer.sigma0 / (layer.in_features**0.5 if layer.noise == "factorised" else 1)
+        for name, layer in noisy_layers(agent.online).items()
+    }
+    mode = f", noise {trace.noise}" if agent.noisy else ""
+    return Caption(
+        title=f"{config.agent} on {trace.environment}, seed {config.seed}",
+        episode=f"episode {trace.episode}, evaluation at {trace.evaluation:,} frames{mode}",
+        weights=f"Q and σ of weights at {weights_frames:,} frames"
+        + (", not those that played" if differ else ", those that played"),
+        weights_differ=differ,
+        actions=action_names(trace, agent.spec.num_actions),
+        sigma={
+            name.removeprefix("head."): (now, initial[name])
+            for name, now in sigma_summary(agent.online).items()
+        },
+        samples=samples,
+        total_steps=len(trace.actions),
+    )
+
+
+def _frames(
+    trace: Trace, played: Played, panel: Panel, steps: int, rate: int, verdict: str
+) -> Iterator[NDArray[np.uint8]]:
+    """A frame for each step, then a second of where the last action led."""
+    for number, screen in enumerate(screens(trace, played, steps)):
+        if number < steps:
+            yield _beside(screen, np.asarray(panel.draw(number)))
+        else:
+            last = _beside(screen, np.asarray(panel.draw(steps - 1, verdict)))
+            yield from (last for _ in range(rate))
+
+
+def _beside(screen: NDArray[np.uint8], panel: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    """The screen, enlarged by a whole number, left of the panel; sides are even."""
+    scale = max(1, -(-_MIN_GAME_HEIGHT // screen.shape[0]))
+    game = screen.repeat(scale, axis=0).repeat(scale, axis=1)
+    height = max(game.shape[0], panel.shape[0])
+    width = game.shape[1] + panel.shape[1]
+    frame = np.empty((height + height % 2, width + width % 2, 3), np.uint8)
+    frame[:] = panel[-1, -1]
+    top = (height - game.shape[0]) // 2
+    frame[top : top + game.shape[0], : game.shape[1]] = game
+    frame[: panel.shape[0], game.shape[1] : width] = panel
+    return frame
+
+
+@contextmanager
+def _whole_file(output: Path) -> Iterator[Path]:
+    """A name to write to, which becomes `output` if all goes well and nothing if not."""
+    with storage_errors("write", output):
+        output.parent.mkdir(parents=True, exist_ok=True)
+        temporary = temporary_name(output)
+        try:
+            yield temporary
+            temporary.replace(output)
+        except BaseException:
+            with suppress(OSError):
+                temporary.unlink(missing_ok=True)
+            raise
+
+
+def _encode(av: Any, path: Path, rate: int, frames: Iterator[NDArray[np.uint8]]) -> int:
+    """Write frames [H, W, 3] as mp4, H.264 where this PyAV has it; returns how many."""
+    count, stream = 0, None
+    with av.open(str(path), "w", format="mp4", options={"movflags": "+faststart"}) as container:
+        for count, pixels in enumerate(frames, start=1):
+            if stream is None:
+                stream = _stream(av, container, rate, pixels.shape)
+            frame = av.VideoFrame.from_ndarray(pixels, format="rgb24")
+            frame = frame.reformat(format="yuv420p", dst_colorspace=_BT709)
+            frame.pts, frame.time_base = count - 1, Fraction(1, rate)
+            container.mux(stream.encode(frame))
+        if stream is not None:
+            container.mux(stream.encode())
+    return count
+
+
+def _stream(av: Any, container: Any, rate: int, shape: tuple[int, ...]) -> Any:
+    if "libx264" in av.codec.codecs_available:
+        stream = container.add_stream(
+            "libx264", rate=rate, options={"crf": "18", "preset": "veryfast"}
+        )
+    else:
+        stream = container.add_stream("mpeg4", rate=rate, options={"qscale": "3"})
+    stream.height, stream.width = shape[:2]
+    stream.pix_fmt = "yuv420p"
+    context = stream.codec_context
+    context.color_primaries = context.color_trc = context.colorspace = _BT709
+    context.color_range = _LIMITED_RANGE
+    return stream

@@ -1,0 +1,242 @@
+"""Whole networks: which layers are noisy, the trunk's gradient, and views with their own noise."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from noisynet.layers import noise_off, noisy_layers, resample_noise
+from noisynet.networks import NetworkShape, ValueNetwork, view_with_own_noise
+
+NATURE = NetworkShape(
+    torso="nature",
+    hidden=(512,),
+    dueling=False,
+    noise="factorised",
+    sigma0=None,
+    learn_sigma=True,
+    trunk_gradient_scale=1.0,
+    scale=1 / 255,
+)
+SMALL = dataclasses.replace(NATURE, torso="minatar", hidden=(16,), scale=1.0)
+PLANES = (1, 4, 10, 10)
+
+
+def build(
+    shape: NetworkShape, observation: tuple[int, ...] = PLANES, **changes: Any
+) -> ValueNetwork:
+    torch.manual_seed(7)
+    shape = dataclasses.replace(shape, **changes)
+    return ValueNetwork(shape, observation, 6, torch.Generator().manual_seed(3))
+
+
+def planes(batch: int = 5) -> Tensor:
+    generator = torch.Generator().manual_seed(0)
+    return torch.randint(2, (batch, *PLANES), generator=generator, dtype=torch.uint8)
+
+
+def last_convolution(network: ValueNetwork) -> nn.Conv2d:
+    return [layer for layer in network.torso.layers if isinstance(layer, nn.Conv2d)][-1]
+
+
+def gradients(network: ValueNetwork) -> dict[str, Tensor]:
+    network.zero_grad()
+    network(planes()).square().sum().backward()
+    return {n: p.grad.clone() for n, p in network.named_parameters() if p.grad is not None}
+
+
+@pytest.mark.parametrize(
+    ("dueling", "expected"),
+    [
+        (False, {"head.q.0": (512, 3136), "head.q.2": (6, 512)}),
+        (
+            True,
+            {
+                "head.value.0": (512, 3136),
+                "head.value.2": (1, 512),
+                "head.advantage.0": (512, 3136),
+                "head.advantage.2": (6, 512),
+            },
+        ),
+    ],
+    ids=["DQN: two", "Dueling: four"],
+)
+def test_every_fully_connected_layer_is_noisy(
+    dueling: bool, expected: dict[str, tuple[int, int]]
+) -> None:
+    network = build(NATURE, (4, 84, 84), dueling=dueling)
+    found = {name: tuple(of.weight_mu.shape) for name, of in noisy_layers(network).items()}
+    assert found == expected
+    assert not [layer for layer in network.modules() if type(layer) is nn.Linear]
+    assert network(torch.zeros(2, 4, 84, 84, dtype=torch.uint8)).shape == (2, 6)
+
+
+def test_a_plain_network_has_no_noise_at_all() -> None:
+    network = build(SMALL, noise=None)
+    assert not noisy_layers(network)
+    assert sum(type(layer) is nn.Linear for layer in network.modules()) == 2
+    assert torch.equal(network(planes()), network(planes()))
+
+
+@pytest.mark.parametrize(("noise", "sigma"), [("factorised", 0.5 / 32), ("independent", 0.017)])
+def test_the_kind_of_noise_and_its_scale_reach_the_layers(noise: str, sigma: float) -> None:
+    layer = noisy_layers(build(SMALL, noise=noise))["head.q.0"]  # 1024 inputs
+    assert layer.noise == noise
+    assert layer.weight_sigma.unique().tolist() == [pytest.approx(sigma)]
+    other = noisy_layers(build(SMALL, noise=noise, sigma0=0.1))["head.q.0"]
+    assert other.sigma0 == 0.1
+
+
+def test_noisy_layers_initialise_from_the_generator_alone() -> None:
+    first = build(SMALL)
+    torch.manual_seed(1234)
+    second = ValueNetwork(SMALL, PLANES, 6, torch.Generator().manual_seed(3))
+    for name, layer in noisy_layers(first).items():
+        other = noisy_layers(second)[name]
+        assert torch.equal(layer.weight_mu, other.weight_mu)
+        assert torch.equal(layer.weight, other.weight)
+    convolution = last_convolution(first).weight
+    assert not torch.equal(convolution, last_convolution(second).weight)
+
+
+def test_every_layer_has_its_own_noise() -> None:
+    layers = list(noisy_layers(build(SMALL, dueling=True)).values())
+    value, advantage = layers[0], layers[2]
+    assert value.epsilon_in is not None
+    assert advantage.epsilon_in is not None
+    assert value.epsilon_in.shape == advantage.epsilon_in.shape
+    assert not bool((value.epsilon_in == advantage.epsilon_in).any())
+
+
+# --- the gradient that enters the last convolution -----------------------------------------------
+
+
+@pytest.mark.parametrize("dueling", [True, False])
+def test_the_gradient_entering_the_last_convolution_is_scaled_and_nothing_else(
+    dueling: bool,
+) -> None:
+    scale = 1 / math.sqrt(2)
+    plain = build(SMALL, dueling=dueling)
+    scaled = build(SMALL, dueling=dueling, trunk_gradient_scale=scale)
+    entering: dict[str, Tensor] = {}
+
+    def watch(network: ValueNetwork, name: str) -> None:
+        def note(_module: nn.Module, _inputs: object, output: Tensor) -> None:
+            output.register_hook(lambda gradient: entering.update({name: gradient.clone()}))
+
+        last_convolution(network).register_forward_hook(note)
+
+    watch(plain, "plain")
+    watch(scaled, "scaled")
+    assert torch.equal(plain(planes()), scaled(planes()))
+    before, after = gradients(plain), gradients(scaled)
+    assert bool(entering["plain"].any())
+    assert torch.equal(entering["scaled"], entering["plain"] * scale)
+    for name, gradient in before.items():
+        if name.startswith("head."):
+            assert torch.equal(after[name], gradient), name
+        else:
+            torch.testing.assert_close(after[name], gradient * scale)
+
+
+def test_the_scale_is_applied_once_to_the_sum_of_both_streams() -> None:
+    """Features feed V and A: their gradient is (dV + dA)/√2, not dV/√2 + dA/√2 twice over."""
+    scale = 1 / math.sqrt(2)
+    network = build(SMALL, dueling=True, trunk_gradient_scale=scale)
+    features = network.torso(planes())
+    head_input = features.detach().requires_grad_()
+    network.head(head_input).sum().backward()
+    assert head_input.grad is not None
+    (expected,) = torch.autograd.grad(
+        features, last_convolution(network).weight, head_input.grad * scale
+    )
+    network.zero_grad()
+    network(planes()).sum().backward()
+    found = last_convolution(network).weight.grad
+    assert found is not None
+    torch.testing.assert_close(found, expected)
+
+
+def test_a_flat_network_has_no_trunk_to_scale() -> None:
+    shape = dataclasses.replace(SMALL, torso="flat", trunk_gradient_scale=0.5)
+    network = ValueNetwork(shape, (1, 4), 2, torch.Generator())
+    network(torch.randn(3, 1, 4)).sum().backward()
+    other = ValueNetwork(
+        dataclasses.replace(shape, trunk_gradient_scale=1.0), (1, 4), 2, torch.Generator()
+    )
+    assert all(parameter.grad is not None for parameter in network.parameters())
+    assert {name for name, _ in network.named_parameters()} == {
+        name for name, _ in other.named_parameters()
+    }
+
+
+# --- frozen deviations ---------------------------------------------------------------------------
+
+
+def test_frozen_deviations_get_no_gradient_and_means_do() -> None:
+    found = gradients(build(SMALL, dueling=True, learn_sigma=False))
+    assert not [name for name in found if "sigma" in name]
+    means = [name for name in found if name.endswith("_mu")]
+    assert len(means) == 8
+    assert all(bool(found[name].any()) for name in means)
+
+
+def test_learnt_deviations_get_gradient() -> None:
+    found = gradients(build(SMALL, dueling=True))
+    sigmas = [name for name in found if name.endswith("_sigma")]
+    assert len(sigmas) == 8
+    assert all(bool(found[name].any()) for name in sigmas)
+
+
+# --- views ---------------------------------------------------------------------------------------
+
+
+def test_a_view_shares_every_parameter_and_no_noise() -> None:
+    network = build(SMALL, dueling=True)
+    view = view_with_own_noise(network)
+    ours, theirs = dict(network.named_parameters()), dict(view.named_parameters())
+    assert ours.keys() == theirs.keys()
+    assert all(ours[name] is theirs[name] for name in ours)
+    buffers = dict(network.named_buffers())
+    assert len(buffers) == 8
+    for name, buffer in view.named_buffers():
+        assert buffer.data_ptr() != buffers[name].data_ptr()
+
+
+def test_redrawing_a_view_leaves_the_network_alone_and_the_other_way_round() -> None:
+    network = build(SMALL)
+    view = view_with_own_noise(network)
+    q = network(planes())
+    assert torch.equal(view(planes()), q)  # the same sample, until one is redrawn
+    resample_noise(view, torch.Generator().manual_seed(1))
+    seen = view(planes())
+    assert torch.equal(network(planes()), q)
+    assert not torch.equal(seen, q)
+    resample_noise(network, torch.Generator().manual_seed(2))
+    assert torch.equal(view(planes()), seen)
+
+
+def test_a_view_follows_the_network_as_it_learns() -> None:
+    network = build(SMALL)
+    view = view_with_own_noise(network)
+    with torch.no_grad():
+        for parameter in network.parameters():
+            parameter.mul_(1.5)
+    with noise_off(network), noise_off(view):
+        assert torch.equal(view(planes()), network(planes()))
+
+
+def test_switching_noise_off_in_a_view_leaves_it_on_in_the_network() -> None:
+    network = build(SMALL)
+    view = view_with_own_noise(network)
+    q = network(planes())
+    with noise_off(view):
+        assert torch.equal(network(planes()), q)
+        assert not torch.equal(view(planes()), q)
+    with noise_off(network):
+        assert torch.equal(view_with_own_noise(network)(planes()), q)  # nothing would end it there

@@ -1,0 +1,165 @@
+"""Centred RMSProp against its formula written down in NumPy."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from noisynet.optimisers import CentredRMSProp
+
+LEARNING_RATE, DECAY, EPSILON = 2.5e-4, 0.95, 0.01
+BATCH = 32
+
+Floats = NDArray[np.float64]
+
+
+def transcription(
+    start: Floats, gradients: Floats, lr: float, rho: float, epsilon: float
+) -> Floats:
+    """The formula of FIDELITY.md, section 3, line by line; `gradients` are [steps, n]."""
+    theta, g, v = start.copy(), np.zeros_like(start), np.zeros_like(start)
+    for d in gradients:
+        g = rho * g + (1 - rho) * d
+        v = rho * v + (1 - rho) * d**2
+        theta = theta - lr * d / np.sqrt(v - g**2 + epsilon)
+    return theta
+
+
+def made_up_gradients(steps: int, size: int = 50) -> Floats:
+    """Of all magnitudes: the smallest feel ε, the largest do not."""
+    rng = np.random.default_rng(0)
+    return rng.standard_normal((steps, size)) * np.logspace(-4, 1, size) + np.linspace(-1, 1, size)
+
+
+def optimised(
+    gradients: Floats,
+    make: Callable[[nn.Parameter], torch.optim.Optimizer],
+    dtype: torch.dtype = torch.float64,
+) -> Tensor:
+    parameter = nn.Parameter(torch.linspace(-1, 1, gradients.shape[1], dtype=dtype))
+    optimiser = make(parameter)
+    for d in gradients:
+        parameter.grad = torch.from_numpy(d).to(dtype)
+        optimiser.step()
+    return parameter.detach()
+
+
+def ours(epsilon: float = EPSILON) -> Callable[[nn.Parameter], torch.optim.Optimizer]:
+    return lambda parameter: CentredRMSProp([parameter], LEARNING_RATE, DECAY, epsilon)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "tolerance"), [(torch.float64, 1e-12), (torch.float32, 2e-5)], ids=str
+)
+def test_a_thousand_steps_follow_the_formula(dtype: torch.dtype, tolerance: float) -> None:
+    gradients = made_up_gradients(1_000)
+    start = np.linspace(-1, 1, gradients.shape[1])
+    expected = transcription(start, gradients, LEARNING_RATE, DECAY, EPSILON)
+    assert np.abs(expected - start).max() > 0.1  # it has gone somewhere
+    found = optimised(gradients, ours(), dtype).double().numpy()
+    np.testing.assert_allclose(found, expected, rtol=0, atol=tolerance)
+
+
+def test_the_first_step_by_hand() -> None:
+    """d = 2, ρ = 0.5, ε = 0.25: g = 1, v = 2, the root is √1.25."""
+    parameter = nn.Parameter(torch.tensor([1.0], dtype=torch.float64))
+    parameter.grad = torch.tensor([2.0], dtype=torch.float64)
+    CentredRMSProp([parameter], 0.1, 0.5, 0.25).step()
+    assert parameter.item() == pytest.approx(1 - 0.1 * 2 / 1.25**0.5)
+
+
+def test_epsilon_is_inside_the_root_where_torch_has_it_outside() -> None:
+    gradients = made_up_gradients(20)
+    inside = optimised(gradients, ours())
+    outside = optimised(
+        gradients,
+        lambda parameter: torch.optim.RMSprop(
+            [parameter], LEARNING_RATE, alpha=DECAY, eps=EPSILON, centered=True
+        ),
+    )
+    assert float((inside - outside).abs().max()) > 1e-4
+
+
+def test_without_epsilon_torchs_centred_rmsprop_is_the_same() -> None:
+    gradients, tiny = made_up_gradients(20), 1e-30
+    inside = optimised(gradients, ours(tiny))
+    outside = optimised(
+        gradients,
+        lambda parameter: torch.optim.RMSprop(
+            [parameter], LEARNING_RATE, alpha=DECAY, eps=tiny, centered=True
+        ),
+    )
+    torch.testing.assert_close(inside, outside, rtol=0, atol=1e-10)
+
+
+def test_a_mean_loss_with_the_scaled_epsilon_moves_like_a_summed_loss() -> None:
+    sums = made_up_gradients(200)
+    of_sums = optimised(sums, ours(EPSILON))
+    of_means = optimised(sums / BATCH, ours(EPSILON / BATCH**2))
+    torch.testing.assert_close(of_means, of_sums, rtol=0, atol=1e-13)
+    unscaled = optimised(sums / BATCH, ours(EPSILON))
+    assert float((unscaled - of_sums).abs().max()) > 1e-2
+
+
+@pytest.mark.parametrize("size", [10.0, 1_000.0, 1e6])
+def test_a_constant_gradient_leaves_the_parameters_finite(size: float) -> None:
+    """v − g² is then zero, which rounding must not make negative beyond ε."""
+    gradients = np.tile(np.linspace(0.1, 1, 500) * size, (400, 1))
+    found = optimised(gradients, ours(EPSILON / BATCH**2), torch.float32)
+    assert bool(found.isfinite().all())
+
+
+def test_a_parameter_without_gradient_stays_where_it_is() -> None:
+    moving, resting = (nn.Parameter(torch.ones(3)) for _ in range(2))
+    optimiser = CentredRMSProp([moving, resting], LEARNING_RATE, DECAY, EPSILON)
+    moving.grad = torch.ones(3)
+    optimiser.step()
+    assert torch.equal(resting, torch.ones(3))
+    assert not bool((moving == 1).any())
+
+
+def test_a_step_leaves_the_gradient_alone() -> None:
+    parameter = nn.Parameter(torch.ones(3))
+    parameter.grad = torch.tensor([1.0, -2.0, 3.0])
+    CentredRMSProp([parameter], LEARNING_RATE, DECAY, EPSILON).step()
+    assert parameter.grad.tolist() == [1.0, -2.0, 3.0]
+
+
+def test_the_state_goes_round_and_continues_bit_for_bit() -> None:
+    gradients = torch.from_numpy(made_up_gradients(40)).float()
+    first = nn.Parameter(torch.zeros(gradients.shape[1]))
+    optimiser = CentredRMSProp([first], LEARNING_RATE, DECAY, EPSILON)
+    for d in gradients[:20]:
+        first.grad = d
+        optimiser.step()
+    second = nn.Parameter(first.detach().clone())
+    restored = CentredRMSProp([second], LEARNING_RATE, DECAY, EPSILON)
+    fresh_parameter = nn.Parameter(first.detach().clone())
+    fresh = CentredRMSProp([fresh_parameter], LEARNING_RATE, DECAY, EPSILON)
+    restored.load_state_dict(copy.deepcopy(optimiser.state_dict()))
+    for d in gradients[20:]:
+        for parameter, stepper in (
+            (first, optimiser),
+            (second, restored),
+            (fresh_parameter, fresh),
+        ):
+            parameter.grad = d
+            stepper.step()
+    assert torch.equal(first, second)
+    assert not torch.equal(first, fresh_parameter)  # the averages matter
+
+
+def test_the_state_is_there_before_the_first_step() -> None:
+    optimiser = CentredRMSProp([nn.Parameter(torch.ones(2, 3))], LEARNING_RATE, DECAY, EPSILON)
+    (state,) = optimiser.state_dict()["state"].values()
+    assert {name: value.shape for name, value in state.items()} == {
+        "gradient_average": (2, 3),
+        "square_average": (2, 3),
+    }
+    assert all(not bool(value.any()) for value in state.values())
