@@ -55,9 +55,16 @@ def train(
     config = _config(agent, environment, frames, seed, preset, settings or [])
     folder_path = out / (name or f"{config.environment}/{config.agent}/seed-{config.seed}")
     from noisynet.agents import NonFiniteLoss
+    from noisynet.loops import rehearse
     from noisynet.loops import train as train_run
     from noisynet.runs import RunError, RunFolder
 
+    chosen_device = _device(device)
+    try:
+        if not folder_path.exists():  # what only shows when it is made is refused before, too
+            rehearse(config)
+    except (ValueError, ImportError) as error:
+        _fail(str(error), code=2)
     try:
         stored = config.model_dump(mode="json")
         identity = [key for key in stored if key != "frames"]
@@ -69,10 +76,10 @@ def train(
                 folder.write_config(stored)
             with _stopping() as stop:
                 outcome = train_run(
-                    config, folder, device=_device(device), observers=observers, stop=stop
+                    config, folder, device=chosen_device, observers=observers, stop=stop
                 )
     except (RunError, NonFiniteLoss, ImportError, ValueError) as error:
-        _fail(str(error), code=2 if isinstance(error, ValueError | ImportError) else 1)
+        _fail(str(error))
     if not outcome.finished:
         received = stop.signal or signal.SIGINT
         _say(f"interrupted at frame {outcome.frames:,} and saved; the same command continues")

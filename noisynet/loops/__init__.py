@@ -9,6 +9,7 @@ from noisynet.loops.training import (
     identity,
     load_agent,
     make_training,
+    rehearse,
     train,
 )
 
@@ -24,5 +25,6 @@ __all__ = [
     "identity",
     "load_agent",
     "make_training",
+    "rehearse",
     "train",
 ]

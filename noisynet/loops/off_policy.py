@@ -16,6 +16,7 @@ from noisynet.config import PrioritisedReplay as PrioritisedSettings
 from noisynet.envs import Environment, Step, episode_seed
 from noisynet.evaluation import Stacks
 from noisynet.replay import FrameStore, PrioritisedReplay, UniformReplay
+from noisynet.runs import RunDamaged
 
 
 @dataclass
@@ -193,7 +194,7 @@ class OffPolicyLoop:
         }
 
     def restore(self, tensors: dict[str, torch.Tensor], state: dict[str, Any]) -> None:
-        """Go on from a checkpoint: the running episodes are played again from their seeds."""
+        """Go on from a checkpoint; `play_again` must follow before the next step."""
         agent = {k.removeprefix("agent."): v for k, v in tensors.items() if k.startswith("agent.")}
         self.agent.restore(agent, state["agent"])
         replay = dict(state["replay"])
@@ -206,11 +207,17 @@ class OffPolicyLoop:
             RunningEpisode(e["number"], e["seed"], tensors[f"actions.{env}"].tolist(), e["score"])
             for env, e in enumerate(state["episodes"])
         ]
-        if self.episodes:  # none yet in a checkpoint from before the first step
-            self._replay_running_episodes()
 
-    def _replay_running_episodes(self) -> None:
-        """Each environment starts so late that all reach the present together."""
+    def play_again(self) -> None:
+        """Bring the environments to where a restored run stands: seeds and actions say where.
+
+        Each environment starts so late that all reach the present together.
+
+        Raises:
+            RunDamaged: the frames are not those in the replay.
+        """
+        if not self.episodes:  # restored from before the first step
+            return
         longest = max(len(episode.actions) for episode in self.episodes)
         running = np.zeros(self.environment.num_envs, bool)
         for tick in range(longest + 1):
@@ -240,7 +247,7 @@ class OffPolicyLoop:
         for env, written in enumerate(self.store.written.tolist()):
             stored = self.store.stacks(np.array([env]), np.array([written - 1]))[0]
             if not np.array_equal(stored, self.stacks.observation[env]):
-                raise RuntimeError(
+                raise RunDamaged(
                     f"environment {env} of {self.config.environment} did not play its episode "
                     "again as it was recorded: expected the same frames for the same seed and "
                     "actions; is it the same version of the environment?"

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Literal, Protocol
@@ -92,7 +94,7 @@ def train(
     Raises:
         NonFiniteLoss: the loss became NaN or infinite; the last checkpoint is kept.
         StorageError: the disk refused twice in a row to take a checkpoint, or a metric.
-        RunDamaged: the replay's files are not what the checkpoint says.
+        RunDamaged: the folder's files are not what its checkpoints say.
     """
     with make_training(config, folder, device, observers, stop) as training:
         return training.run()
@@ -108,10 +110,25 @@ def make_training(
     """Build a run's parts and take up its newest checkpoint."""
     torch.set_flush_denormal(True)  # denormal optimiser statistics are many times slower
     environment = make_configured_environment(config, config.num_envs)
-    agent = ValueAgent(config, environment.spec, device)
-    training = Training(config, folder, environment, agent, observers, stop)
-    training.resume()
+    try:
+        agent = ValueAgent(config, environment.spec, device)
+        training = Training(config, folder, environment, agent, observers, stop)
+        training.resume()
+    except BaseException:
+        environment.close()
+        raise
     return training
+
+
+def rehearse(config: Config) -> None:
+    """Make a run's environment and agent once, and nothing on disk.
+
+    Raises:
+        ValueError: one of them does not accept its settings, such as an unknown Gymnasium id.
+        ImportError: a package is missing.
+    """
+    with make_configured_environment(config, 1) as environment:
+        ValueAgent(config, environment.spec)
 
 
 class Training:
@@ -127,7 +144,7 @@ class Training:
         stop: Callable[[], bool],
     ) -> None:
         self.config, self.folder, self.environment, self.agent = config, folder, environment, agent
-        self.observers, self.stop = observers, stop
+        self.observers, self.stop = list(observers), stop
         self.frames_per_step = environment.spec.frames_per_step
         self.checkpoint_rows = _rows_between_checkpoints(config, environment)
         self.store = make_store(config, environment, folder)
@@ -164,8 +181,9 @@ class Training:
         self.clock = (time.monotonic(), self.loop.steps)
         try:
             interrupted = self._run()
-        except (NonFiniteLoss, StorageError, RunDamaged) as error:
-            self.folder.write_status("failed", frames=self.frames, reason=str(error))
+        except Exception as error:
+            with suppress(StorageError):  # on a full disk the error itself matters more
+                self.folder.write_status("failed", frames=self.frames, reason=str(error))
             raise
         state: RunState = "interrupted" if interrupted else "finished"
         self.folder.write_status(state, frames=self.frames, score=self.score)
@@ -238,8 +256,7 @@ class Training:
                 "time": time.time(),
             }
         )
-        for observer in self.observers:
-            observer.logged(row, speed)
+        self._tell(lambda observer: observer.logged(row, speed))
 
     # --- evaluation ------------------------------------------------------------------------------
 
@@ -270,8 +287,7 @@ class Training:
                 self.score = result.score
         for row in rows:  # both or none, so that an interrupted evaluation leaves no trace
             self.metrics.append(row)
-            for observer in self.observers:
-                observer.evaluated(row)
+            self._tell(lambda observer: observer.evaluated(row))  # noqa: B023 - called at once
         seconds = time.monotonic() - started
         self.timing.append({"kind": "evaluation", "frames": self.frames, "seconds": seconds})
 
@@ -279,19 +295,29 @@ class Training:
 
     def checkpoint(self) -> None:
         """Write everything that continuing bit for bit needs; one refusal of the disk is borne."""
+        self.rows_at_checkpoint = self.store.written.copy()
         try:
             self._save()
-            self.failed_checkpoints = 0
         except StorageError as error:
             self.failed_checkpoints += 1
-            if self.failed_checkpoints > 1:  # a third would outlive what the replay still holds
+            # A third would outlive what the replay still holds; before the first, nothing is kept.
+            if self.failed_checkpoints > 1 or self.checkpointed_at < 0:
                 raise
             self._say(f"{error}; the checkpoint before is kept, and training goes on")
-        self.checkpointed_at = self.loop.steps
-        self.rows_at_checkpoint = self.store.written.copy()
+        else:
+            self.failed_checkpoints = 0
+            self.checkpointed_at = self.loop.steps
 
     def _save(self) -> None:
-        self.store.flush()
+        tensors = self.loop.tensors()
+        for name, tensor in tensors.items():  # a checkpoint is always one to go on from
+            if not bool(tensor.isfinite().all()):
+                raise NonFiniteLoss(
+                    f"expected finite tensors after update {self.agent.updates}, got NaN or "
+                    f"infinite values: first in {name!r}"
+                )
+        with _refusals("sync the replay in", self.folder.replay_path):
+            self.store.flush()
         self.metrics.sync()
         state = {
             "loop": self.loop.state(),
@@ -306,7 +332,7 @@ class Training:
                 for env in range(self.config.num_envs)
             ],
         }
-        checkpoint = Checkpoint(self.loop.steps, self.loop.tensors(), state)
+        checkpoint = Checkpoint(self.loop.steps, tensors, state)
         save_checkpoint(
             self.folder.checkpoints_path,
             checkpoint,
@@ -325,11 +351,17 @@ class Training:
         for bad in skipped:
             self._say(f"checkpoint {bad.step} is set aside as {bad.path.name}: {bad.reason}")
         if checkpoint is None:
-            self.metrics.cut_back(0)
+            if self.metrics.offset():  # the first checkpoint comes before the first row
+                raise RunDamaged(
+                    f"{self.folder.path} has metrics but no checkpoints: expected those it was "
+                    "written with; bring them back, or move the run folder away to start afresh"
+                )
             return
         state = checkpoint.state
-        self.loop.restore(checkpoint.tensors, state["loop"])
+        with _damage(self.folder.replay_path):
+            self.loop.restore(checkpoint.tensors, state["loop"])
         self._verify_replay(state["replay_hashes"])
+        self.loop.play_again()
         self.metrics.cut_back(state["metrics_offset"])
         self.evaluations, self.score = state["evaluations"], state["score"]
         self.losses, self.scores = state["losses"], state["scores"]
@@ -358,8 +390,16 @@ class Training:
         return lambda start, stop: self.store.rows(env, start, stop)
 
     def _say(self, message: str) -> None:
-        for observer in self.observers:
-            observer.noted(message)
+        self._tell(lambda observer: observer.noted(message))
+
+    def _tell(self, what: Callable[[Observer], None]) -> None:
+        """Observers change nothing: one that the disk refuses is left out from then on."""
+        for observer in list(self.observers):
+            try:
+                what(observer)
+            except OSError as error:
+                self.observers.remove(observer)
+                self._say(f"{type(observer).__name__} is left out from here on: {error}")
 
 
 def evaluation_modes(
@@ -422,18 +462,39 @@ def identity(config: Config, spec: EnvironmentSpec) -> dict[str, Any]:
 
 def make_store(config: Config, environment: Environment, folder: RunFolder) -> FrameStore:
     """The replay's files, with room for what two checkpoints refer to."""
-    spec = environment.spec
-    return FrameStore(
-        max(config.replay.capacity_steps, config.num_envs * (spec.stack + config.learning.n_step)),
-        spec.frame_shape,
-        frame_dtype=spec.frame_dtype,
-        num_actions=spec.num_actions,
-        num_envs=config.num_envs,
-        stack=spec.stack,
-        n_step=config.learning.n_step,
-        slack_rows=2 * (_rows_between_checkpoints(config, environment) + 2),
-        folder=folder.replay_path,
-    )
+    spec, learning = environment.spec, config.learning
+    with _refusals("make the replay in", folder.replay_path), _damage(folder.replay_path):
+        return FrameStore(
+            max(config.replay.capacity_steps, config.num_envs * (spec.stack + learning.n_step)),
+            spec.frame_shape,
+            frame_dtype=spec.frame_dtype,
+            num_actions=spec.num_actions,
+            num_envs=config.num_envs,
+            stack=spec.stack,
+            n_step=learning.n_step,
+            slack_rows=2 * (_rows_between_checkpoints(config, environment) + 2),
+            folder=folder.replay_path,
+        )
+
+
+@contextmanager
+def _refusals(doing: str, path: Path) -> Iterator[None]:
+    """What the disk refuses, worded for the user; the replay's own words where it has some."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno is not None and error.strerror != os.strerror(error.errno):
+            raise StorageError(f"cannot {doing} {path}: {error.strerror}") from error
+        raise StorageError.from_os_error(doing, path, error) from error
+
+
+@contextmanager
+def _damage(path: Path) -> Iterator[None]:
+    """The replay's files come from this run: what they do not fit is damage, not a bad setting."""
+    try:
+        yield
+    except ValueError as error:
+        raise RunDamaged(f"the replay in {path} cannot be used: {error}") from error
 
 
 def _rows_between_checkpoints(config: Config, environment: Environment) -> int:

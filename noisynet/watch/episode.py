@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -45,7 +46,8 @@ class Values:
     def disagreement(self) -> NDArray[np.float64]:
         """The fraction of draws whose greedy action is not that of the mean weights [T]."""
         greedy = self.mean_weights.argmax(axis=1)
-        return 1.0 - self.greedy_share[np.arange(len(greedy)), greedy]
+        share: NDArray[np.float64] = self.greedy_share[np.arange(len(greedy)), greedy]
+        return 1.0 - share
 
 
 @dataclass(frozen=True)
@@ -294,20 +296,19 @@ def action_names(trace: Trace, num_actions: int) -> list[str]:
     elif family == "minatar":
         names = ["no-op", "left", "up", "right", "down", "fire"]
         if trace.options.get("minimal_actions"):
-            import minatar
-
+            minatar: Any = importlib.import_module("minatar")
             names = [names[action] for action in minatar.Environment(game).minimal_action_set()]
     return names
 
 
 def _atari_names(game: str, *, original: bool) -> list[str]:
-    import ale_py
-    from ale_py import roms
+    from ale_py import ALEInterface, roms
 
     from noisynet.envs.atari import ORIGINAL_PONG_ACTIONS
 
-    ale = ale_py.ALEInterface()
-    ale.loadROM(roms.get_rom_path(game))
+    ale, rom = ALEInterface(), roms.get_rom_path(game)
+    assert rom is not None  # the environment has just been made of it
+    ale.loadROM(rom)
     names = [_spelt_out(action.name) for action in ale.getMinimalActionSet()]
     return [names[action] for action in ORIGINAL_PONG_ACTIONS] if original else names
 

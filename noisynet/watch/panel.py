@@ -34,8 +34,8 @@ OTHER: Colour = (86, 180, 233)
 CHOSEN: Colour = (230, 159, 0)
 NOTICE: Colour = (240, 228, 66)
 
-_NAMES_WIDTH, _SHARES_WIDTH = 132, 62
-_STRIP_HEIGHT = 64
+_NAMES_WIDTH, _SHARES_WIDTH = 132, 74
+_STRIP_HEIGHTS = (64, 200)  # at least and at most
 
 
 @dataclass(frozen=True)
@@ -63,6 +63,18 @@ class Caption:
     total_steps: int
 
 
+@dataclass(frozen=True)
+class _Strip:
+    """A chart over time: its title, its values as numbers and texts, and the range it shows."""
+
+    title: str
+    series: NDArray[np.float64]
+    low: float
+    high: float
+    texts: list[str]
+    range_text: str
+
+
 class Panel:
     """Draws the panel of one step after the other.
 
@@ -70,9 +82,12 @@ class Panel:
         caption: what stays.
         played: what changes.
         chosen: the episode's actions [T].
+        height: how high the game beside it is; the panel is at least as high.
     """
 
-    def __init__(self, caption: Caption, played: Played, chosen: NDArray[np.uint8]) -> None:
+    def __init__(
+        self, caption: Caption, played: Played, chosen: NDArray[np.uint8], height: int
+    ) -> None:
         self.caption, self.played, self.chosen = caption, played, chosen
         self.noisy = bool(caption.sigma)
         self.score = np.concatenate([[0.0], np.cumsum(played.rewards)])
@@ -84,32 +99,38 @@ class Panel:
         # One scale for the whole episode, so that spreads of different states can be compared; a
         # few extreme states may reach over the edge.
         self.span = max(1e-6, 1.1 * float(np.quantile(high - low, 0.98)))
-        self._lay_out()
+        self.unit = _round_unit(self.span / 4)
+        self._lay_out(height)
 
-    def _lay_out(self) -> None:
-        """Place the sections one below the other."""
+    def _lay_out(self, height: int) -> None:
+        """Place the sections one below the other; the chart over time takes what is left."""
         self.counters_top = 100
         self.q_top = self.counters_top + 64
         self.plot_top = self.q_top + 28
         self.plot_bottom = self.plot_top + len(self.rows) * self.row_height
         self.strip_title = self.plot_bottom + 58
         self.strip_top = self.strip_title + 26
-        self.sigma_top = self.strip_top + _STRIP_HEIGHT + 34
-        lines = math.ceil(len(self.caption.sigma) / 2) if self.noisy else 0
-        self.height = self.sigma_top + (26 + 22 * lines if self.noisy else 0) + 10
+        lines = math.ceil(len(self.caption.sigma) / 2)
+        below = 40 + (32 + 22 * lines if self.noisy else 0)
+        least, most = _STRIP_HEIGHTS
+        strip_height = min(most, max(least, height - self.strip_top - below))
+        self.strip_bottom = self.strip_top + strip_height
+        self.sigma_top = self.strip_bottom + 36
+        self.height = max(height, self.strip_bottom + below)
 
     def draw(self, step: int, verdict: str | None = None) -> Image.Image:
         """The panel at one step.
 
         Args:
             step: which state, from 0.
-            verdict: how the episode ended; then the score is the one after the step's action.
+            verdict: how the episode ended; then the counters are those after the step's action.
         """
         image = self._still.copy()
         pen = ImageDraw.Draw(image)
-        self._draw_counters(pen, step, verdict)
+        after = step if verdict is None else step + 1
+        self._draw_counters(pen, after, verdict or "step")
         self._draw_values(pen, step)
-        self._draw_strip(pen, step)
+        self._draw_strip(pen, step, after)
         return image
 
     # --- what stays ------------------------------------------------------------------------------
@@ -118,36 +139,41 @@ class Panel:
     def _still(self) -> Image.Image:
         image = Image.new("RGB", (WIDTH, self.height), BACKGROUND)
         pen, caption = ImageDraw.Draw(image), self.caption
-        pen.text((MARGIN, 12), caption.title, TEXT, _font(18, bold=True))
+        pen.line((0, 0, 0, self.height), GRID, 2)
+        room = WIDTH - 2 * MARGIN
+        pen.text((MARGIN, 12), caption.title, TEXT, _fitting(caption.title, 18, room, bold=True))
+        weights = NOTICE if caption.weights_differ else QUIET
         pen.text((MARGIN, 42), caption.episode, QUIET, _font(14))
-        pen.text(
-            (MARGIN, 64), caption.weights, NOTICE if caption.weights_differ else QUIET, _font(14)
-        )
-        title = (
-            f"Q of each action, {caption.samples} noise draws" if self.noisy else "Q of each action"
-        )
+        pen.text((MARGIN, 64), caption.weights, weights, _font(14))
+        title, right = "Q of each action", "Q"
+        if self.noisy:
+            title, right = f"{title}, {caption.samples} draws of the noise", "greedy in"
         pen.text((MARGIN, self.q_top), title, TEXT, _font(15, bold=True))
-        right = "greedy in" if self.noisy else "Q"
         pen.text((WIDTH - MARGIN, self.q_top + 1), right, QUIET, _font(14), anchor="ra")
-        box = (self.plot_left, self.plot_top, self.plot_right, self.plot_bottom)
-        pen.rectangle(box, PLOT)
+        pen.rectangle((self.plot_left, self.plot_top, self.plot_right, self.plot_bottom), PLOT)
         legend = "line: range   box: quartiles   bar: mean   ◇: mean weights"
-        if not self.noisy:
-            legend = ""
         if len(self.rows) < len(caption.actions):
             legend = f"the {len(self.rows)} most played of {len(caption.actions)} actions"
-        pen.text((MARGIN, self.plot_bottom + 26), legend, QUIET, _font(14))
-        pen.rectangle(
-            (MARGIN, self.strip_top, WIDTH - MARGIN, self.strip_top + _STRIP_HEIGHT), PLOT
-        )
+        if self.noisy or len(self.rows) < len(caption.actions):
+            pen.text((MARGIN, self.plot_bottom + 26), legend, QUIET, _font(14))
+        self._draw_strip_background(pen)
         if self.noisy:
             self._draw_sigma(pen)
         return image
 
+    def _draw_strip_background(self, pen: ImageDraw.ImageDraw) -> None:
+        pen.text((MARGIN, self.strip_title), self._strip.title, TEXT, _font(15, bold=True))
+        pen.rectangle((MARGIN, self.strip_top, WIDTH - MARGIN, self.strip_bottom), PLOT)
+        for share in (0.25, 0.5, 0.75) if self.noisy else ():
+            y = self._up(share)
+            pen.line((MARGIN, y, WIDTH - MARGIN, y), GRID)
+
     def _draw_sigma(self, pen: ImageDraw.ImageDraw) -> None:
-        pen.text(
-            (MARGIN, self.sigma_top), "Σ̄, mean |σ| of each layer now", TEXT, _font(15, bold=True)
-        )
+        title = "Σ, the mean |σ| of each layer (of its initial value)"
+        pen.text((MARGIN, self.sigma_top), title, TEXT, _font(15, bold=True))
+        # Pillow leaves the combining bar of Σ̄ out.
+        left, top, right, _ = pen.textbbox((MARGIN, self.sigma_top), "Σ", _font(15, bold=True))
+        pen.line((left, top - 3, right - 1, top - 3), TEXT, 2)
         column = (WIDTH - 2 * MARGIN) // 2
         for index, (name, (now, initial)) in enumerate(self.caption.sigma.items()):
             place = (MARGIN + column * (index % 2), self.sigma_top + 26 + 22 * (index // 2))
@@ -156,17 +182,18 @@ class Panel:
 
     # --- what changes ----------------------------------------------------------------------------
 
-    def _draw_counters(self, pen: ImageDraw.ImageDraw, step: int, verdict: str | None) -> None:
-        after = step + 1 if verdict is not None else step
+    def _draw_counters(self, pen: ImageDraw.ImageDraw, after: int, state: str) -> None:
+        returns = self.played.returns
         counters = [
-            (verdict or "step", f"{after:,} / {self.caption.total_steps:,}"),
-            ("score so far" if verdict is None else "score", _number(self.score[after])),
-            ("return from here", "0" if verdict else _number(self.played.returns[step])),
+            (state, f"{after:,} / {self.caption.total_steps:,}"),
+            ("score so far", _number(self.score[after])),
+            ("return to come", _number(returns[after]) if after < len(returns) else "–"),
         ]
         for index, (name, value) in enumerate(counters):
-            left = MARGIN + index * 156
+            left = MARGIN + index * 160
             pen.text((left, self.counters_top), name, QUIET, _font(14))
-            pen.text((left, self.counters_top + 19), value, TEXT, _font(22, bold=True))
+            font = _fitting(value, 22, 150, bold=True)
+            pen.text((left, self.counters_top + 19), value, TEXT, font)
 
     def _draw_values(self, pen: ImageDraw.ImageDraw, step: int) -> None:
         self._draw_axis(pen, step)
@@ -191,19 +218,18 @@ class Panel:
                 quiet = share == 0
             else:
                 x = self._across(step, q)
-                pen.line((self.plot_left, middle, x, middle), colour, 2)
-                pen.ellipse((x - 5, middle - 5, x + 5, middle + 5), colour)
-                text, quiet = _number(q), False
+                pen.ellipse((x - 6, middle - 6, x + 6, middle + 6), colour)
+                text, quiet = _tick(q, self.unit / 10), False
             place = (WIDTH - MARGIN, middle)
             pen.text(place, text, QUIET if quiet else TEXT, _font(14), anchor="rm")
 
     def _draw_axis(self, pen: ImageDraw.ImageDraw, step: int) -> None:
-        unit = _round_unit(self.span / 3)
         left = self.centre[step] - self.span / 2
-        for multiple in range(math.ceil(left / unit), math.floor((left + self.span) / unit) + 1):
-            x = self._across(step, multiple * unit)
+        first, last = math.ceil(left / self.unit), math.floor((left + self.span) / self.unit)
+        for multiple in range(first, last + 1):
+            x = self._across(step, multiple * self.unit)
             pen.line((x, self.plot_top, x, self.plot_bottom), GRID)
-            text = _tick(multiple * unit, unit)
+            text = _tick(multiple * self.unit, self.unit)
             pen.text((x, self.plot_bottom + 4), text, QUIET, _font(14), anchor="ma")
 
     def _draw_spread(
@@ -226,50 +252,64 @@ class Panel:
         corners = [(x, middle - 5), (x + 5, middle), (x, middle + 5), (x - 5, middle)]
         pen.polygon(corners, (255, 255, 255), BACKGROUND)
 
-    def _draw_strip(self, pen: ImageDraw.ImageDraw, step: int) -> None:
+    def _draw_strip(self, pen: ImageDraw.ImageDraw, step: int, after: int) -> None:
         """A chart of the steps up to now; long episodes scroll."""
-        name, series, low, high, text = self._strip
-        pen.text((MARGIN, self.strip_title), name, TEXT, _font(15, bold=True))
+        strip, width = self._strip, WIDTH - 2 * MARGIN
         place = (WIDTH - MARGIN, self.strip_title)
-        pen.text(place, text[step], TEXT, _font(15, bold=True), anchor="ra")
-        width = WIDTH - 2 * MARGIN
-        pixels = max(2, min(48, width // len(series)))
-        room = width // pixels
-        first = max(0, step + 1 - room)
-        floor, scale = self.strip_top + _STRIP_HEIGHT, (_STRIP_HEIGHT - 4) / max(1e-9, high - low)
+        pen.text(place, strip.texts[step], TEXT, _font(15, bold=True), anchor="ra")
+        pixels = max(2.0, width / len(strip.series))
+        first = max(0, step + 1 - int(width / pixels))
+        gap = 1 if pixels > 4 else 0
+
+        def left(number: int) -> int:
+            return MARGIN + round((number - first) * pixels)
+
         for number in range(first, step + 1):
-            left = MARGIN + (number - first) * pixels
-            top = floor - round((series[number] - low) * scale)
-            if top < floor:
-                gap = 1 if pixels > 4 else 0
-                pen.rectangle((left, top, left + pixels - 1 - gap, floor), OTHER)
-            reward = self.played.rewards[number] if number < step else 0.0
-            if reward:
-                self._draw_reward(pen, left + pixels, reward)
-        now = MARGIN + (step + 1 - first) * pixels
-        pen.line((now, self.strip_top, now, floor), CHOSEN, 2)
-        legend = f"steps {first:,} to {step:,}    ▲ reward   ▼ penalty"
-        pen.text((MARGIN, floor + 6), legend, QUIET, _font(14))
+            top = self._up(strip.series[number])
+            # A share fills its column; a value has no natural floor and is a mark.
+            bottom = self.strip_bottom if self.noisy else top + 3
+            pen.rectangle((left(number), top, left(number + 1) - 1 - gap, bottom), OTHER)
+        now = left(step + 1)
+        pen.line((now, self.strip_top, now, self.strip_bottom), CHOSEN, 2)
+        for number in range(first, after):
+            if self.played.rewards[number]:
+                self._draw_reward(pen, left(number + 1), self.played.rewards[number])
+        legend = f"steps {first:,} to {step:,}   ▲ reward   ▼ penalty"
+        pen.text((MARGIN, self.strip_bottom + 6), legend, QUIET, _font(14))
+        place = (WIDTH - MARGIN, self.strip_bottom + 6)
+        pen.text(place, strip.range_text, QUIET, _font(14), anchor="ra")
 
     def _draw_reward(self, pen: ImageDraw.ImageDraw, x: int, reward: float) -> None:
-        y, sign = self.strip_top + 6, 1 if reward > 0 else -1
-        pen.polygon([(x - 5, y + 5 * sign), (x + 5, y + 5 * sign), (x, y - 5 * sign)], TEXT)
+        x, y = min(x, WIDTH - MARGIN - 6), self.strip_top + 8
+        reach = 6 if reward > 0 else -6
+        corners = [(x - 6, y + reach), (x + 6, y + reach), (x, y - reach)]
+        pen.polygon(corners, TEXT, BACKGROUND)
 
     @cached_property
-    def _strip(self) -> tuple[str, NDArray[np.float64], float, float, list[str]]:
-        """Title, series, its range, and its values as text."""
+    def _strip(self) -> _Strip:
+        values = self.played.values
         if self.noisy:
-            series = self.played.values.disagreement
-            name = "Draws that disagree with the mean weights"
-            return name, series, 0.0, 1.0, [f"{value:.0%}" for value in series]
-        series = self.played.values.mean_weights.max(axis=1)
-        low, high = min(0.0, float(series.min())), max(0.0, float(series.max()))
-        return "Q of the greedy action", series, low, high, [_number(value) for value in series]
+            series = values.disagreement
+            texts = [f"{share:.0%}" for share in series]
+            title = "Draws that disagree with the mean weights"
+            return _Strip(title, series, 0.0, 1.0, texts, "0–100%")
+        series = values.mean_weights.max(axis=1)
+        low, high = float(series.min()), float(series.max())
+        texts = [_number(q) for q in series]
+        return _Strip(
+            "Q of the greedy action", series, low, high, texts, f"{_number(low)} to {_number(high)}"
+        )
+
+    def _up(self, value: float) -> int:
+        """Where a value stands on the chart over time."""
+        low, high = self._strip.low, self._strip.high
+        share = (value - low) / max(1e-9, high - low)
+        return self.strip_bottom - round(share * (self.strip_bottom - self.strip_top - 4))
 
     def _across(self, step: int, q: float) -> int:
         """Where a value stands on the Q axis, at its edge if beyond."""
         width = self.plot_right - self.plot_left
-        share = (q - self.centre[step]) / self.span + 0.5
+        share = float(q - self.centre[step]) / self.span + 0.5
         return self.plot_left + round(min(1.0, max(0.0, share)) * width)
 
 
@@ -294,6 +334,13 @@ def _number(value: float) -> str:
     whole = float(value).is_integer()
     text = f"{value:,.0f}" if whole or abs(value) >= 1000 else f"{value:.3g}"
     return text.replace("-", "−")
+
+
+def _fitting(text: str, size: int, room: int, *, bold: bool = False) -> Font:
+    """The largest font up to `size`, but of at least 14 pixels, in which the text fits."""
+    while size > 14 and _font(size, bold=bold).getlength(text) > room:
+        size -= 1
+    return _font(size, bold=bold)
 
 
 _fonts: dict[tuple[int, bool], Font] = {}

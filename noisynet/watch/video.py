@@ -24,7 +24,9 @@ from noisynet.runs.files import storage_errors, temporary_name
 from noisynet.watch.episode import Played, action_names, choose_trace, play, screens
 
 if TYPE_CHECKING:
-    from noisynet.watch.panel import Caption, Panel
+    from PIL.Image import Image
+
+    from noisynet.watch.panel import Caption
 
 STEPS_PER_SECOND: Final = {"atari": 15, "minatar": 10, "deep_sea": 3, "gym": 30}
 """How fast each family plays: Atari's 60 frames per second at 4 for each step, others by feel."""
@@ -91,8 +93,6 @@ def render_episode(
     """
     av = _import_video("av")
     _import_video("PIL.Image")
-    from noisynet.watch.panel import Panel
-
     run, output = Path(run), Path(output)
     _check_arguments(output, samples, max_steps)
     folder = RunFolder(run)
@@ -109,10 +109,11 @@ def render_episode(
             f"the episode was played at {trace.evaluation:,} training frames; the values shown are "
             f"of the weights at {weights_frames:,}"
         )
-    panel = Panel(_caption(trace, agent, weights_frames, samples), played, trace.actions)
+    caption = _caption(trace, agent, weights_frames, samples)
     rate = STEPS_PER_SECOND[parse_environment(trace.environment)[0]]
     with _whole_file(output) as path:
-        frames = _encode(av, path, rate, _frames(trace, played, panel, steps, rate, verdict))
+        pictures = _pictures(trace, played, caption, steps, verdict, hold=rate)
+        frames = _encode(av, path, rate, pictures)
     return Rendered(output, frames, frames / rate, trace.score, trace, weights_frames, tuple(notes))
 
 
@@ -154,9 +155,10 @@ def _caption(trace: Trace, agent: ValueAgent, weights_frames: int, samples: int)
     mode = f", noise {trace.noise}" if agent.noisy else ""
     return Caption(
         title=f"{config.agent} on {trace.environment}, seed {config.seed}",
-        episode=f"episode {trace.episode}, evaluation at {trace.evaluation:,} frames{mode}",
-        weights=f"Q and σ of weights at {weights_frames:,} frames"
-        + (", not those that played" if differ else ", those that played"),
+        episode=f"episode {trace.episode}, evaluation at {_count(trace.evaluation)} frames{mode}",
+        weights=f"{'Q and σ' if agent.noisy else 'Q'} of the weights at "
+        f"{_count(weights_frames)} frames: "
+        + ("not those that played" if differ else "those that played"),
         weights_differ=differ,
         actions=action_names(trace, agent.spec.num_actions),
         sigma={
@@ -168,30 +170,46 @@ def _caption(trace: Trace, agent: ValueAgent, weights_frames: int, samples: int)
     )
 
 
-def _frames(
-    trace: Trace, played: Played, panel: Panel, steps: int, rate: int, verdict: str
-) -> Iterator[NDArray[np.uint8]]:
-    """A frame for each step, then a second of where the last action led."""
+def _count(frames: int) -> str:
+    return f"{frames / 1e6:.6g}M" if frames >= 1_000_000 else f"{frames:,}"
+
+
+def _pictures(
+    trace: Trace, played: Played, caption: Caption, steps: int, verdict: str, *, hold: int
+) -> Iterator[Image]:
+    """One for each step, then `hold` of where the last action led."""
+    from noisynet.watch.panel import Panel
+
+    panel = None
     for number, screen in enumerate(screens(trace, played, steps)):
+        if panel is None:
+            panel = Panel(caption, played, trace.actions, len(screen) * _enlargement(screen))
         if number < steps:
-            yield _beside(screen, np.asarray(panel.draw(number)))
+            yield _beside(screen, panel.draw(number))
         else:
-            last = _beside(screen, np.asarray(panel.draw(steps - 1, verdict)))
-            yield from (last for _ in range(rate))
+            last = _beside(screen, panel.draw(steps - 1, verdict))
+            yield from (last for _ in range(hold))
 
 
-def _beside(screen: NDArray[np.uint8], panel: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    """The screen, enlarged by a whole number, left of the panel; sides are even."""
-    scale = max(1, -(-_MIN_GAME_HEIGHT // screen.shape[0]))
-    game = screen.repeat(scale, axis=0).repeat(scale, axis=1)
-    height = max(game.shape[0], panel.shape[0])
-    width = game.shape[1] + panel.shape[1]
-    frame = np.empty((height + height % 2, width + width % 2, 3), np.uint8)
-    frame[:] = panel[-1, -1]
-    top = (height - game.shape[0]) // 2
-    frame[top : top + game.shape[0], : game.shape[1]] = game
-    frame[: panel.shape[0], game.shape[1] : width] = panel
-    return frame
+def _enlargement(screen: NDArray[np.uint8]) -> int:
+    """A whole number, so that pixels stay square."""
+    height: int = screen.shape[0]
+    return max(1, -(-_MIN_GAME_HEIGHT // height))
+
+
+def _beside(screen: NDArray[np.uint8], panel: Image) -> Image:
+    """The screen, enlarged, left of the panel; sides are even, as H.264 needs."""
+    from PIL import Image
+
+    scale = _enlargement(screen)
+    game = Image.fromarray(screen)
+    game = game.resize((game.width * scale, game.height * scale), Image.Resampling.NEAREST)
+    height, width = max(game.height, panel.height), game.width + panel.width
+    colour = panel.getpixel((panel.width - 1, panel.height - 1))
+    picture = Image.new("RGB", (width + width % 2, height + height % 2), colour)
+    picture.paste(game, (0, (height - game.height) // 2))
+    picture.paste(panel, (game.width, 0))
+    return picture
 
 
 @contextmanager
@@ -209,14 +227,14 @@ def _whole_file(output: Path) -> Iterator[Path]:
             raise
 
 
-def _encode(av: Any, path: Path, rate: int, frames: Iterator[NDArray[np.uint8]]) -> int:
-    """Write frames [H, W, 3] as mp4, H.264 where this PyAV has it; returns how many."""
+def _encode(av: Any, path: Path, rate: int, pictures: Iterator[Image]) -> int:
+    """Write pictures as mp4, H.264 where this PyAV has it; returns how many."""
     count, stream = 0, None
     with av.open(str(path), "w", format="mp4", options={"movflags": "+faststart"}) as container:
-        for count, pixels in enumerate(frames, start=1):
+        for count, picture in enumerate(pictures, start=1):
             if stream is None:
-                stream = _stream(av, container, rate, pixels.shape)
-            frame = av.VideoFrame.from_ndarray(pixels, format="rgb24")
+                stream = _stream(av, container, rate, picture.size)
+            frame = av.VideoFrame.from_image(picture)
             frame = frame.reformat(format="yuv420p", dst_colorspace=_BT709)
             frame.pts, frame.time_base = count - 1, Fraction(1, rate)
             container.mux(stream.encode(frame))
@@ -225,14 +243,14 @@ def _encode(av: Any, path: Path, rate: int, frames: Iterator[NDArray[np.uint8]])
     return count
 
 
-def _stream(av: Any, container: Any, rate: int, shape: tuple[int, ...]) -> Any:
+def _stream(av: Any, container: Any, rate: int, size: tuple[int, int]) -> Any:
     if "libx264" in av.codec.codecs_available:
         stream = container.add_stream(
             "libx264", rate=rate, options={"crf": "18", "preset": "veryfast"}
         )
     else:
         stream = container.add_stream("mpeg4", rate=rate, options={"qscale": "3"})
-    stream.height, stream.width = shape[:2]
+    stream.width, stream.height = size
     stream.pix_fmt = "yuv420p"
     context = stream.codec_context
     context.color_primaries = context.color_trc = context.colorspace = _BT709

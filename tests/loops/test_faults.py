@@ -1,0 +1,296 @@
+"""Damaged files and disks that refuse: nothing is lost, nothing starts afresh in silence."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from noisynet.runs import RunFolder, read_metrics
+
+if TYPE_CHECKING:
+    from loops.conftest import Bench
+
+ACT = "noisynet.agents.value:ValueAgent.act"
+CHECKPOINT = "noisynet.loops.training:Training.checkpoint"
+
+
+@pytest.fixture(scope="session")
+def killed_run(bench: Bench, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run that was killed after three quarters of its way."""
+    out = tmp_path_factory.mktemp("killed")
+    assert bench.run(bench.command("deep_sea", out), (ACT, 310)).status == -signal.SIGKILL
+    return out / "run"
+
+
+@pytest.fixture
+def run(killed_run: Path, tmp_path: Path) -> Path:
+    """A copy of it."""
+    return Path(shutil.copytree(killed_run, tmp_path / "run"))
+
+
+def _generations(run: Path) -> list[Path]:
+    return sorted((run / "checkpoints").glob("[0-9]" * 12))
+
+
+def _truncate(path: Path) -> None:
+    os.truncate(path, path.stat().st_size // 2)
+
+
+def _empty(path: Path) -> None:
+    path.write_bytes(b"")
+
+
+def _flip_a_bit(path: Path) -> None:
+    data = bytearray(path.read_bytes())
+    data[2 * len(data) // 3] ^= 4
+    path.write_bytes(data)
+
+
+# --- checkpoints ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("damage", "name"),
+    [
+        (_truncate, "tensors.safetensors"),
+        (_empty, "tensors.safetensors"),
+        (_flip_a_bit, "tensors.safetensors"),
+        (_flip_a_bit, "state.json"),
+        (_flip_a_bit, "manifest.json"),
+        (Path.unlink, "state.json"),
+    ],
+)
+def test_a_damaged_newest_checkpoint_is_named_and_the_one_before_is_used(
+    damage: Callable[[Path], None], name: str, bench: Bench, run: Path
+) -> None:
+    before, newest = _generations(run)
+    damage(newest / name)
+    ended = bench.run(bench.command("deep_sea", run.parent))
+    assert ended.status == 0, ended.said
+    step = int(newest.name)
+    assert f"checkpoint {step} is set aside as {newest.name}.corrupt: {name} " in ended.said
+    assert f"continuing from frame {int(before.name)}" in ended.said
+    assert newest.with_name(f"{newest.name}.corrupt").is_dir()
+    assert bench.remains(run) == bench.reference("deep_sea")
+
+
+def test_a_run_whose_checkpoints_are_all_damaged_never_starts_afresh(
+    bench: Bench, run: Path
+) -> None:
+    for generation in _generations(run):
+        _truncate(generation / "tensors.safetensors")
+    rows = (run / "metrics.jsonl").read_bytes()
+    for _ in range(2):  # nor when asked again
+        ended = bench.run(bench.command("deep_sea", run.parent))
+        assert ended.status == 1
+        assert "holds checkpoints, but none is usable" in ended.said
+        assert "Traceback" not in ended.said
+        assert (run / "metrics.jsonl").read_bytes() == rows
+
+
+def test_a_run_whose_checkpoints_were_removed_never_starts_afresh(bench: Bench, run: Path) -> None:
+    shutil.rmtree(run / "checkpoints")
+    rows = (run / "metrics.jsonl").read_bytes()
+    ended = bench.run(bench.command("deep_sea", run.parent))
+    assert ended.status == 1
+    assert "has metrics but no checkpoints" in ended.said
+    assert (run / "metrics.jsonl").read_bytes() == rows
+
+
+@pytest.mark.parametrize(
+    ("damage", "name", "told"),
+    [
+        (_flip_a_bit, "frames.bin", "do not match their SHA-256"),
+        (_empty, "rewards.bin", "rewards.bin should have"),
+        (Path.unlink, "frames.bin", "frames.bin should have"),
+        (_empty, "layout.json", "layout.json"),
+    ],
+)
+def test_a_damaged_replay_is_named_and_refused(
+    damage: Callable[[Path], None], name: str, told: str, bench: Bench, run: Path
+) -> None:
+    damage(run / "replay" / name)
+    ended = bench.run(bench.command("deep_sea", run.parent))
+    assert ended.status == 1
+    assert told in ended.said
+    assert str(run / "replay") in ended.said
+    assert "Traceback" not in ended.said
+    assert len(_generations(run)) == 2
+
+
+def test_lost_rows_of_metrics_are_named_and_refused(bench: Bench, run: Path) -> None:
+    _truncate(run / "metrics.jsonl")
+    ended = bench.run(bench.command("deep_sea", run.parent))
+    assert ended.status == 1
+    assert "metrics.jsonl" in ended.said
+    assert "rows are lost" in ended.said
+
+
+# --- disks ----------------------------------------------------------------------------------------
+
+
+def _mount(*arguments: str) -> None:
+    try:
+        made = subprocess.run(["mount", *arguments], capture_output=True, text=True, check=False)
+    except FileNotFoundError:
+        pytest.skip("no mount command")
+    if made.returncode != 0:
+        pytest.skip(f"mounting needs root: {made.stderr.strip()}")
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of two megabytes of its own."""
+    path = tmp_path / "disk"
+    path.mkdir()
+    _mount("-t", "tmpfs", "-o", "size=2m", "noisynet-test", str(path))
+    yield path
+    subprocess.run(["umount", str(path)], check=True)
+
+
+def _fill(disk: Path, leave: int) -> Path:
+    """Fills `disk` but for `leave` bytes."""
+    filler = disk / "filler"
+    with filler.open("wb", buffering=0) as file, suppress(OSError):
+        while True:
+            file.write(b"\0" * 4096)
+    os.truncate(filler, filler.stat().st_size - leave)
+    return filler
+
+
+@pytest.mark.parametrize("leave", [0, 3 * 4096])
+def test_a_full_disk_stops_the_run_with_a_message_and_loses_nothing(
+    leave: int, bench: Bench, small_disk: Path
+) -> None:
+    """With TensorBoard's events, which meet the full disk in a thread of their own."""
+    command, run = bench.command("deep_sea", small_disk, "--tensorboard"), small_disk / "run"
+    started = bench.start(command, ACT, 200)
+    started.until_stopped()
+    filler = _fill(small_disk, leave)
+    started.go_on()
+    ended = started.wait()
+    assert ended.status == 1, ended.said
+    assert "No space left on device (errno 28); free some space on that disk" in ended.said
+    assert "it continues from the last good checkpoint" in ended.said
+    assert "Traceback" not in ended.said
+    assert 0 < bench.newest(run).step <= 200  # whole, and nothing beside it is corrupt
+    assert read_metrics(run / "metrics.jsonl")
+    filler.unlink()
+    ended = bench.run(command)
+    assert ended.status == 0, ended.said
+    assert bench.remains(run) == bench.reference("deep_sea")
+
+
+def test_a_disk_that_is_full_for_one_checkpoint_only_does_not_stop_the_run(
+    bench: Bench, small_disk: Path
+) -> None:
+    command, run = bench.command("deep_sea", small_disk), small_disk / "run"
+    started = bench.start(command, CHECKPOINT, 3, 4)
+    started.until_stopped()
+    before = bench.newest(run).step
+    filler = _fill(small_disk, leave=2 * 4096)
+    started.go_on()
+    said = started.until_stopped()
+    assert "cannot write the checkpoint" in said
+    assert "the checkpoint before is kept, and training goes on" in said
+    assert bench.newest(run).step == before
+    filler.unlink()
+    started.go_on()
+    ended = started.wait()
+    assert ended.status == 0, ended.said
+    assert bench.remains(run) == bench.reference("deep_sea")
+
+
+def test_a_run_never_ends_well_without_its_last_checkpoint(bench: Bench, small_disk: Path) -> None:
+    """The one after the last evaluation is refused, and so is the second try."""
+    budget = ("--frames", "300")
+    command, run = bench.command("deep_sea", small_disk, *budget), small_disk / "run"
+    reference = bench.reference("deep_sea", *budget)
+    assert bench.run([*command, "--frames", "290"]).status == 0
+    started = bench.start(command, CHECKPOINT, 1)
+    started.until_stopped()
+    filler = _fill(small_disk, leave=2 * 4096)
+    started.go_on()
+    ended = started.wait()
+    assert ended.status == 1, ended.said
+    assert "finished" not in ended.said
+    assert bench.newest(run).step == 290
+    filler.unlink()
+    assert bench.run(command).status == 0
+    assert bench.remains(run) == reference
+
+
+def test_a_disk_without_room_for_the_first_checkpoint_stops_the_run_at_once(
+    bench: Bench, small_disk: Path
+) -> None:
+    command, run = bench.command("deep_sea", small_disk), small_disk / "run"
+    started = bench.start(command, CHECKPOINT, 1)
+    started.until_stopped()
+    filler = _fill(small_disk, leave=4096)
+    started.go_on()
+    ended = started.wait()
+    assert ended.status == 1
+    assert "cannot write the checkpoint" in ended.said
+    assert "Traceback" not in ended.said
+    assert _generations(run) == []
+    filler.unlink()
+    assert bench.run(command).status == 0
+    assert bench.remains(run) == bench.reference("deep_sea")
+
+
+def test_a_disk_too_small_for_the_replay_is_refused_before_the_first_step(
+    bench: Bench, small_disk: Path
+) -> None:
+    more = ("--set", "replay.capacity_steps=1M")
+    ended = bench.run(bench.command("deep_sea", small_disk, *more))
+    assert ended.status == 1
+    assert "the replay needs " in ended.said
+    assert " are free" in ended.said
+    assert "Traceback" not in ended.said
+    assert read_metrics(small_disk / "run" / "metrics.jsonl") == []
+    assert list((small_disk / "run" / "replay").iterdir()) == []
+
+
+def test_checkpoints_that_became_read_only_stop_the_run_and_stay_loadable(
+    bench: Bench, run: Path
+) -> None:
+    checkpoints = run / "checkpoints"
+    _mount("--bind", str(checkpoints), str(checkpoints))
+    try:
+        command = bench.command("deep_sea", run.parent)
+        started = bench.start(command, CHECKPOINT, 1)
+        started.until_stopped()
+        before = bench.newest(run).step
+        _mount("-o", "remount,bind,ro", str(checkpoints))
+        started.go_on()
+        ended = started.wait()
+        assert ended.status == 1, ended.said
+        assert "the checkpoint before is kept, and training goes on" in ended.said
+        assert "Read-only file system (errno 30); remount that disk writable" in ended.said
+        assert "Traceback" not in ended.said
+        status = RunFolder(run).read_status()
+        assert status is not None
+        assert status["state"] == "failed"
+        assert "Read-only file system" in status["reason"]
+        assert bench.newest(run).step == before
+    finally:
+        subprocess.run(["umount", str(checkpoints)], check=True)
+    assert bench.run(command).status == 0
+    assert bench.remains(run) == bench.reference("deep_sea")
+
+
+def test_a_read_only_disk_is_refused_with_a_message(bench: Bench, small_disk: Path) -> None:
+    command = bench.command("deep_sea", small_disk)
+    _mount("-o", "remount,ro", str(small_disk))
+    ended = bench.run(command)
+    assert ended.status == 1
+    assert "Read-only file system (errno 30); remount that disk writable" in ended.said
+    assert "Traceback" not in ended.said

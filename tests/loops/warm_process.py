@@ -1,0 +1,106 @@
+"""A process that has imported everything once and forks for each command (not a test).
+
+Starting an interpreter with torch takes three seconds, and these tests start a hundred runs. It
+reads one JSON object per line:
+    {"arguments": […], "output": PATH, "signal": [SIGNAL, EVENT, N, …]} starts the command line and
+    answers with its pid;
+    {"wait": PID} answers with its exit status.
+
+EVENT is "files PART", an operation on a file whose path contains PART, or a function as
+"module:Class.name". Just before the Nth, the command is sent the signal, from within so that the
+moment is certain.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import signal
+import sys
+from typing import Any, NoReturn
+
+FILE_EVENTS = ("open", "os.mkdir", "os.rename", "os.remove", "os.rmdir", "os.truncate")
+
+
+def _signal_at_files(number: int, part: str, moments: list[int]) -> None:
+    calls = 0
+
+    def hook(event: str, arguments: tuple[Any, ...]) -> None:
+        nonlocal calls
+        if event in FILE_EVENTS and part in str(arguments[0]):
+            calls += 1
+            if calls in moments:
+                os.kill(os.getpid(), number)
+
+    sys.addaudithook(hook)
+
+
+def _signal_at_calls(number: int, where: str, moments: list[int]) -> None:
+    module, _, path = where.partition(":")
+    *owners, name = path.split(".")
+    owner: Any = importlib.import_module(module)
+    for part in owners:
+        owner = getattr(owner, part)
+    original, calls = getattr(owner, name), 0
+
+    def counted(*arguments: Any, **keywords: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        if calls in moments:
+            os.kill(os.getpid(), number)
+        return original(*arguments, **keywords)
+
+    setattr(owner, name, counted)
+
+
+def _run(order: dict[str, Any]) -> NoReturn:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    output = os.open(order["output"], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666)
+    for descriptor in (1, 2):
+        os.dup2(output, descriptor)
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    sys.argv = ["noisynet", *order["arguments"]]
+    if order["signal"]:
+        number, event, *moments = order["signal"]
+        if event.startswith("files "):
+            _signal_at_files(number, event.removeprefix("files "), moments)
+        else:
+            _signal_at_calls(number, event, moments)
+    try:
+        from noisynet.cli import app
+
+        app()
+        code = 0
+    except SystemExit as leaving:
+        code = leaving.code if isinstance(leaving.code, int) else int(leaving.code is not None)
+    except BaseException:
+        sys.excepthook(*sys.exc_info())
+        code = 1
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
+
+
+def main() -> None:
+    """Obey until the other end closes."""
+    for module in ("torch._dynamo", "noisynet.loops", "gymnasium", "ale_py", "minatar"):
+        try:
+            importlib.import_module(module)
+        except ImportError:
+            continue  # the test that needs it is skipped
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the tests
+    for line in sys.stdin:
+        order = json.loads(line)
+        if "wait" in order:
+            answer = os.waitstatus_to_exitcode(os.waitpid(order["wait"], 0)[1])
+        else:
+            answer = os.fork()
+            if answer == 0:
+                _run(order)
+        sys.stdout.write(f"{answer}\n")
+        sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main()
