@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import signal
 import sys
+import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
@@ -226,13 +227,18 @@ def _stopping() -> Iterator[_Stop]:
 @contextmanager
 def _observers(config: Config, folder: RunFolder, tensorboard: bool) -> Iterator[list[Any]]:
     closing: list[Callable[[], None]] = []
+    hook, threading.excepthook = threading.excepthook, _without_refusals
     observers: list[Any] = [_Progress(config)] if sys.stdout.isatty() else [_Quiet()]
     if tensorboard:
         from noisynet.loops.hooks import TensorBoard
 
-        board = TensorBoard(folder)
-        observers.append(board)
-        closing.append(board.close)
+        try:
+            board = TensorBoard(folder)
+        except OSError as error:
+            observers[0].noted(f"TensorBoard is left out: {error}")
+        else:
+            observers.append(board)
+            closing.append(board.close)
     if isinstance(observers[0], _Progress):
         observers[0].start()
         closing.append(observers[0].stop)
@@ -240,7 +246,15 @@ def _observers(config: Config, folder: RunFolder, tensorboard: bool) -> Iterator
         yield observers
     finally:
         for close in closing:
-            close()
+            with suppress(OSError):  # the disk refuses the last events: the run is over anyway
+                close()
+        threading.excepthook = hook
+
+
+def _without_refusals(ended: threading.ExceptHookArgs) -> None:
+    """TensorBoard writes in a thread; its next call tells the run what the disk refused."""
+    if not isinstance(ended.exc_value, OSError):
+        threading.__excepthook__(ended)
 
 
 class _Quiet:

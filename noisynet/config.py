@@ -15,7 +15,7 @@ from typing import Annotated, Any, Final, Literal, Self, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
-from noisynet import paper
+from noisynet import paper, presets
 from noisynet.envs.make import parse_environment
 
 AgentName = Literal["dqn", "dueling", "noisynet-dqn", "noisynet-dueling"]
@@ -23,12 +23,6 @@ PresetName = Literal["paper", "minatar", "pong-fast", "classic"]
 
 AGENTS: Final[tuple[str, ...]] = get_args(AgentName)
 PRESETS: Final[tuple[str, ...]] = get_args(PresetName)
-DEFAULT_PRESETS: Final = {
-    "atari": "paper",
-    "minatar": "minatar",
-    "deep_sea": "classic",
-    "gym": "classic",
-}
 
 Count = Annotated[int, Field(gt=0)]
 Probability = Annotated[float, Field(ge=0, le=1)]
@@ -227,81 +221,6 @@ class Config(_Part):
         return self
 
 
-_DEFAULT_KINDS: Final = {"optimiser.kind": "centred-rmsprop", "replay.kind": "uniform"}
-_AGENT_SETTINGS: Final[dict[str, dict[str, Any]]] = {
-    "dqn": {"exploration.kind": "epsilon-greedy"},
-    "noisynet-dqn": {"exploration.kind": "noisy-weights"},
-    "dueling": {
-        "exploration.kind": "epsilon-greedy",
-        "exploration.final": paper.DUELING_EPSILON_FINAL,
-        "exploration.evaluation": paper.DUELING_EPSILON_EVALUATION,
-    },
-    "noisynet-dueling": {"exploration.kind": "noisy-weights"},
-}
-_DUELING_SETTINGS: Final[dict[str, Any]] = {
-    "network.dueling": True,
-    "network.trunk_gradient_scale": paper.DUELING_TRUNK_GRADIENT_SCALE,
-    "learning.double_q": True,
-    "learning.sync_target_steps": paper.DUELING_SYNC_TARGET_STEPS,
-    "learning.max_gradient_norm": paper.DUELING_MAX_GRADIENT_NORM,
-    "optimiser.learning_rate": paper.DUELING_LEARNING_RATE,
-}
-
-# What each preset changes; settings of ε-greedy exploration do not apply to noisy agents.
-_PRESET_SETTINGS: Final[dict[str, dict[str, Any]]] = {
-    "paper": {"frames": paper.TRAINING_FRAMES},
-    # Young & Tian 2019, with ε of RMSProp outside the root there and inside here.
-    "minatar": {
-        "frames": 5_000_000,
-        "network.hidden": (128,),
-        "optimiser.learning_rate": 2.5e-4,
-        "optimiser.epsilon": 1e-4,
-        "replay.capacity_steps": 100_000,
-        "learning.starts_steps": 5_000,
-        "learning.sync_target_steps": 1_000,
-        "learning.update_period_steps": 1,
-        "learning.clip_rewards": False,
-        "exploration.anneal_steps": 100_000,
-        "exploration.evaluation": 0.0,
-        "evaluation.period_frames": 100_000,
-        "evaluation.frames": 20_000,
-        "checkpoint_period_frames": 50_000,
-    },
-    "pong-fast": {
-        "frames": 2_000_000,
-        "optimiser.kind": "adam",
-        "optimiser.learning_rate": 1e-4,
-        "replay.capacity_steps": 100_000,
-        "learning.starts_steps": 10_000,
-        "learning.sync_target_steps": 1_000,
-        "learning.update_period_steps": 1,
-        "exploration.anneal_steps": 100_000,
-        "exploration.final": 0.01,
-        "exploration.evaluation": 0.001,
-        "evaluation.period_frames": 200_000,
-        "evaluation.frames": 50_000,
-    },
-    # Small problems with flat observations.
-    "classic": {
-        "frames": 50_000,
-        "network.hidden": (64, 64),
-        "optimiser.kind": "adam",
-        "optimiser.learning_rate": 1e-3,
-        "replay.capacity_steps": 50_000,
-        "learning.starts_steps": 200,
-        "learning.sync_target_steps": 100,
-        "learning.update_period_steps": 1,
-        "learning.clip_rewards": False,
-        "exploration.anneal_steps": 10_000,
-        "exploration.final": 0.05,
-        "exploration.evaluation": 0.0,
-        "evaluation.period_frames": 5_000,
-        "evaluation.frames": 2_500,
-        "max_episode_frames": None,
-        "checkpoint_period_frames": 10_000,
-        "log_period_steps": 500,
-    },
-}
 _EPSILON_ONLY: Final = {f"exploration.{name}" for name in EpsilonGreedy.model_fields} - {
     "exploration.kind"
 }
@@ -336,14 +255,14 @@ def build_config(
         # The settings are judged as of the agent that was probably meant.
         agent = next(iter(_nearest(agent, AGENTS)), "dqn")
     if preset is None:
-        preset = DEFAULT_PRESETS.get(environment.partition("/")[0], "paper")
+        preset = presets.DEFAULT_PRESETS.get(environment.partition("/")[0], "paper")
     elif preset not in PRESETS:
         errors.append(_unknown("preset", preset, PRESETS))
         preset = "paper"
     noisy = agent.startswith("noisynet")
-    layers = [_DEFAULT_KINDS, _AGENT_SETTINGS[agent]]
-    layers += [_DUELING_SETTINGS] if "dueling" in agent else []
-    layers.append(_PRESET_SETTINGS[preset])
+    layers = [presets.DEFAULT_KINDS, presets.AGENT_SETTINGS[agent]]
+    layers += [presets.DUELING_SETTINGS] if "dueling" in agent else []
+    layers.append(presets.PRESET_SETTINGS[preset])
     for layer in layers:
         applicable = {k: v for k, v in layer.items() if not (noisy and k in _EPSILON_ONLY)}
         flat = _overridden(flat, applicable)

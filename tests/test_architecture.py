@@ -28,7 +28,8 @@ MAY_IMPORT = {
     "experiments": {"loops", "runs", "config"},
     "reports": {"runs", "paper"},
     "integrations": {"layers"},
-    "config": {"paper", "envs"},
+    "config": {"paper", "envs", "presets"},
+    "presets": {"paper"},
 }
 FREE = {"cli", "__init__", "__main__"}
 PRINTS = {"cli"}

@@ -13,7 +13,6 @@ from pydantic import ValidationError
 
 from noisynet.config import (
     AGENTS,
-    DEFAULT_PRESETS,
     PRESETS,
     Adam,
     CentredRMSProp,
@@ -25,6 +24,7 @@ from noisynet.config import (
     load_config,
     parse_count,
 )
+from noisynet.presets import DEFAULT_PRESETS
 
 FAMILIES = {"atari": "atari/pong", "minatar": "minatar/breakout", "deep_sea": "deep_sea/10"}
 FAMILIES["gym"] = "gym/CartPole-v1"

@@ -149,7 +149,7 @@ def test_the_optimiser_and_the_architecture_are_those_of_the_configuration() -> 
     assert agent.online.trunk_gradient_scale == 2**-0.5
     adam = make("dqn", "optimiser.kind=adam", "optimiser.epsilon=1e-5").optimiser
     assert isinstance(adam, torch.optim.Adam)
-    assert (adam.defaults["lr"], adam.defaults["eps"]) == (1e-3, 1e-5)  # of the preset, and of the user
+    assert (adam.defaults["lr"], adam.defaults["eps"]) == (1e-3, 1e-5)
 
 
 # --- streams -------------------------------------------------------------------------------------

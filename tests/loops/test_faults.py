@@ -54,6 +54,10 @@ def _flip_a_bit(path: Path) -> None:
     path.write_bytes(data)
 
 
+def _flip_all(path: Path) -> None:
+    path.write_bytes(bytes(value ^ 4 for value in path.read_bytes()))
+
+
 # --- checkpoints ----------------------------------------------------------------------------------
 
 
@@ -108,10 +112,11 @@ def test_a_run_whose_checkpoints_were_removed_never_starts_afresh(bench: Bench, 
 @pytest.mark.parametrize(
     ("damage", "name", "told"),
     [
-        (_flip_a_bit, "frames.bin", "do not match their SHA-256"),
+        (_flip_all, "frames.bin", "do not match their SHA-256"),
+        (_flip_all, "serials.bin", "are not all stored"),
         (_empty, "rewards.bin", "rewards.bin should have"),
         (Path.unlink, "frames.bin", "frames.bin should have"),
-        (_empty, "layout.json", "layout.json"),
+        (_empty, "layout.json", "cannot be used"),
     ],
 )
 def test_a_damaged_replay_is_named_and_refused(
@@ -170,8 +175,7 @@ def _fill(disk: Path, leave: int) -> Path:
 def test_a_full_disk_stops_the_run_with_a_message_and_loses_nothing(
     leave: int, bench: Bench, small_disk: Path
 ) -> None:
-    """With TensorBoard's events, which meet the full disk in a thread of their own."""
-    command, run = bench.command("deep_sea", small_disk, "--tensorboard"), small_disk / "run"
+    command, run = bench.command("deep_sea", small_disk), small_disk / "run"
     started = bench.start(command, ACT, 200)
     started.until_stopped()
     filler = _fill(small_disk, leave)
@@ -284,6 +288,28 @@ def test_checkpoints_that_became_read_only_stop_the_run_and_stay_loadable(
     finally:
         subprocess.run(["umount", str(checkpoints)], check=True)
     assert bench.run(command).status == 0
+    assert bench.remains(run) == bench.reference("deep_sea")
+
+
+@pytest.mark.parametrize("fault", ["full", "read-only"])
+def test_a_disk_that_refuses_tensorboard_alone_does_not_stop_the_run(
+    fault: str, bench: Bench, run: Path
+) -> None:
+    """It writes in a thread of its own, which must not print a traceback either."""
+    events = run / "tensorboard"
+    events.mkdir()
+    _mount("-t", "tmpfs", "-o", "size=16k", "noisynet-test", str(events))
+    try:
+        if fault == "full":
+            _fill(events, leave=0)
+        else:
+            _mount("-o", "remount,ro", str(events))
+        ended = bench.run([*bench.command("deep_sea", run.parent), "--tensorboard"])
+    finally:
+        subprocess.run(["umount", str(events)], check=True)
+    assert ended.status == 0, ended.said
+    assert "TensorBoard is left out" in ended.said
+    assert "Traceback" not in ended.said
     assert bench.remains(run) == bench.reference("deep_sea")
 
 

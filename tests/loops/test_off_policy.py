@@ -133,7 +133,7 @@ def make_store(
         num_envs=environment.num_envs,
         stack=spec.stack,
         n_step=config.learning.n_step,
-        slack_rows=200,
+        slack_rows=45,
         folder=folder,
     )
 
@@ -383,7 +383,8 @@ def real(config: Config, folder: Path) -> OffPolicyLoop:
     environment = make_configured_environment(config, config.num_envs)
     agent = ValueAgent(config, environment.spec)
     # Fewer rows than steps, so that the window moves and the ring wraps.
-    return OffPolicyLoop(config, agent, environment, make_store(config, environment, folder, 60))
+    store = make_store(config, environment, folder, capacity=20 * config.num_envs)
+    return OffPolicyLoop(config, agent, environment, store)
 
 
 def advance(loop: OffPolicyLoop, ticks: int) -> list[Any]:
@@ -424,6 +425,13 @@ def check_continuation(config: Config, folder: Path, before: int, after: int) ->
     assert advance(restored, after) == continued
     assert_same(going_on, restored)
     assert going_on.agent.updates > 0
+
+
+def test_the_runs_that_are_continued_go_once_round_the_ring(tmp_path: Path) -> None:
+    """Or the tests below would show less than they say."""
+    loop = real(configure("num_envs=3"), tmp_path)
+    advance(loop, 40 + 33)
+    assert int(loop.store.written.min()) > loop.store.ring_rows
 
 
 @pytest.mark.parametrize("num_envs", [1, 3])

@@ -91,8 +91,8 @@ class Life:
         return owner is not None and owner.pid == self.process.pid
 
     def is_checkpointing(self) -> bool:
-        folder = self.run / "checkpoints"
-        return folder.exists() and any(folder.glob(".*.tmp-*"))
+        """A temporary folder of this very process is there."""
+        return any((self.run / "checkpoints").glob(f".*.tmp-{self.process.pid}"))
 
     def is_evaluating(self) -> bool:
         """The trace with noise is written, the one without is not yet."""

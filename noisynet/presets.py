@@ -1,0 +1,96 @@
+"""The settings of each agent and of each preset, as differences from the configuration's defaults.
+
+Keys are dotted, as on the command line. The numbers that are the papers' own stand in `paper.py`.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from noisynet import paper
+
+DEFAULT_PRESETS: Final = {
+    "atari": "paper",
+    "minatar": "minatar",
+    "deep_sea": "classic",
+    "gym": "classic",
+}
+"""The preset that each family of environments has where none is asked for."""
+
+DEFAULT_KINDS: Final = {"optimiser.kind": "centred-rmsprop", "replay.kind": "uniform"}
+"""Of the parts that come in kinds, where nothing else is said."""
+
+AGENT_SETTINGS: Final[dict[str, dict[str, Any]]] = {
+    "dqn": {"exploration.kind": "epsilon-greedy"},
+    "noisynet-dqn": {"exploration.kind": "noisy-weights"},
+    "dueling": {
+        "exploration.kind": "epsilon-greedy",
+        "exploration.final": paper.DUELING_EPSILON_FINAL,
+        "exploration.evaluation": paper.DUELING_EPSILON_EVALUATION,
+    },
+    "noisynet-dueling": {"exploration.kind": "noisy-weights"},
+}
+DUELING_SETTINGS: Final[dict[str, Any]] = {
+    "network.dueling": True,
+    "network.trunk_gradient_scale": paper.DUELING_TRUNK_GRADIENT_SCALE,
+    "learning.double_q": True,
+    "learning.sync_target_steps": paper.DUELING_SYNC_TARGET_STEPS,
+    "learning.max_gradient_norm": paper.DUELING_MAX_GRADIENT_NORM,
+    "optimiser.learning_rate": paper.DUELING_LEARNING_RATE,
+}
+
+# What each preset changes; settings of ε-greedy exploration do not apply to noisy agents.
+PRESET_SETTINGS: Final[dict[str, dict[str, Any]]] = {
+    "paper": {"frames": paper.TRAINING_FRAMES},
+    # Young & Tian 2019, with ε of RMSProp outside the root there and inside here.
+    "minatar": {
+        "frames": 5_000_000,
+        "network.hidden": (128,),
+        "optimiser.learning_rate": 2.5e-4,
+        "optimiser.epsilon": 1e-4,
+        "replay.capacity_steps": 100_000,
+        "learning.starts_steps": 5_000,
+        "learning.sync_target_steps": 1_000,
+        "learning.update_period_steps": 1,
+        "learning.clip_rewards": False,
+        "exploration.anneal_steps": 100_000,
+        "exploration.evaluation": 0.0,
+        "evaluation.period_frames": 100_000,
+        "evaluation.frames": 20_000,
+        "checkpoint_period_frames": 50_000,
+    },
+    "pong-fast": {
+        "frames": 2_000_000,
+        "optimiser.kind": "adam",
+        "optimiser.learning_rate": 1e-4,
+        "replay.capacity_steps": 100_000,
+        "learning.starts_steps": 10_000,
+        "learning.sync_target_steps": 1_000,
+        "learning.update_period_steps": 1,
+        "exploration.anneal_steps": 100_000,
+        "exploration.final": 0.01,
+        "exploration.evaluation": 0.001,
+        "evaluation.period_frames": 200_000,
+        "evaluation.frames": 50_000,
+    },
+    # Small problems with flat observations.
+    "classic": {
+        "frames": 50_000,
+        "network.hidden": (64, 64),
+        "optimiser.kind": "adam",
+        "optimiser.learning_rate": 1e-3,
+        "replay.capacity_steps": 50_000,
+        "learning.starts_steps": 200,
+        "learning.sync_target_steps": 100,
+        "learning.update_period_steps": 1,
+        "learning.clip_rewards": False,
+        "exploration.anneal_steps": 10_000,
+        "exploration.final": 0.05,
+        "exploration.evaluation": 0.0,
+        "evaluation.period_frames": 5_000,
+        "evaluation.frames": 2_500,
+        "max_episode_frames": None,
+        "checkpoint_period_frames": 10_000,
+        "log_period_steps": 500,
+    },
+}
