@@ -120,7 +120,7 @@ class Agent:
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
         self.noisy = settings.agent == "noisynet-dqn"
-        streams = [torch.Generator().manual_seed(1000 * settings.seed + i) for i in range(3)]
+        streams = [torch.Generator().manual_seed(1000 * (settings.seed + 1) + i) for i in range(3)]
         self.act_noise, self.online_noise, self.target_noise = streams
         torch.manual_seed(settings.seed)
         linear = NoisyLinear if self.noisy else nn.Linear

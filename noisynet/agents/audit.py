@@ -43,6 +43,7 @@ def audit_agent(agent: ValueAgent, updates: int = 100) -> NoiseReport:
         act=lambda: agent.act(made_up.observation(1), step),
         learn=learn,
         evaluate=evaluate,
+        sync=agent.sync_target,
         contract=contracts[agent.noisy.redraw],
         generators=agent.streams,
         updates=updates,

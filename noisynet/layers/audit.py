@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import difflib
+import random
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import get_args
 
 import torch
 from torch import Tensor, nn
 
 from noisynet.layers import checks
 from noisynet.layers.checks import ACTIONS_PER_UPDATE, Check, Contract
-from noisynet.layers.linear import Noise
+from noisynet.layers.linear import Noise, check_noise_name, check_size
 from noisynet.layers.record import NoiseLog, NoisyView, find_noisy_layers, record_noise
 
 
@@ -66,6 +70,7 @@ def check_noise(
     act: Callable[[], object] | None = None,
     learn: Callable[[], object] | None = None,
     evaluate: Callable[[], object] | None = None,
+    sync: Callable[[], object] | None = None,
     contract: Contract = "action",
     noise: Noise | None = None,
     generators: Mapping[str, torch.Generator] | None = None,
@@ -83,6 +88,7 @@ def check_noise(
         act: takes one action with exploration.
         learn: makes one update.
         evaluate: plays or queries as in an evaluation.
+        sync: copies the online network to the target network.
         contract: when acting noise must be redrawn.
         noise: the kind that foreign layers claim to be; our own layers say it themselves.
         generators: the random streams of training, which evaluation must not touch (torch's
@@ -94,6 +100,7 @@ def check_noise(
         A report with a pass or fail, and the evidence, for each question. Without `act` and
         `learn` the layers are redrawn by their own means, and only they are judged.
     """
+    _check_arguments(contract, noise, updates)
     views = find_noisy_layers(module)
     if not views:
         raise ValueError(
@@ -103,12 +110,11 @@ def check_noise(
     kinds: dict[str, str | None] = {
         view.name: noise or getattr(view.layer, "noise", None) for view in views
     }
-    # σ and the saved state are looked at before the agent learns anything.
-    scale, saved = checks.check_initial_scale(views), checks.check_saved_state(module, views)
-    audit = _Audit(views, act, learn, evaluate, dict(generators or {}))
+    scale = checks.check_initial_scale(views)  # before the agent learns anything
     networks = {"online": module}
     networks |= {} if target is None else {"target": target}
     networks |= {} if acting is None else {"acting": acting}
+    audit = _Audit(networks, views, act, learn, evaluate, sync, dict(generators or {}))
     with record_noise(networks) as log:
         audit.run(log, updates)
     answers = [
@@ -128,7 +134,7 @@ def check_noise(
         checks.check_evaluation(audit.watched, audit.moved)
         if evaluate
         else Check(checks.EVALUATION, None, "no evaluate given"),
-        saved,
+        checks.check_saved_state(module, views, audit.copied),
     ]
     return NoiseReport(tuple(answers))
 
@@ -137,14 +143,17 @@ def check_noise(
 class _Audit:
     """Runs the agent, and watches what hooks on the layers cannot see."""
 
+    networks: dict[str, nn.Module]
     views: list[NoisyView]
     act: Callable[[], object] | None
     learn: Callable[[], object] | None
     evaluate: Callable[[], object] | None
+    sync: Callable[[], object] | None
     generators: dict[str, torch.Generator]
     gradients: dict[str, float] = field(default_factory=dict)
     watched: int = 0
     moved: list[str] = field(default_factory=list)
+    copied: list[str] = field(default_factory=list)
 
     def run(self, log: NoiseLog, updates: int) -> None:
         if not self.act and not self.learn:
@@ -160,6 +169,10 @@ class _Audit:
         if self.evaluate:
             log.label = "evaluate"
             self._evaluate_watching_training(self.evaluate)
+        if self.sync and "target" in self.networks:
+            before = _held(self.networks["target"])
+            self.sync()
+            self.copied = _differing(before, _held(self.networks["target"]))
 
     def _redraw_and_probe(self, log: NoiseLog, draws: int) -> None:
         """Without an agent: redraw by the layers' own means, and pass through each twice."""
@@ -171,44 +184,86 @@ class _Audit:
                 _pass_through(view)
 
     def _learn_watching_sigma(self, learn: Callable[[], object]) -> None:
-        """Note the gradient that reaches each σ, whatever the agent does with it afterwards."""
+        """Note the gradient that reaches each σ, whatever the agent does with it afterwards.
+
+        Where an agent learns through copies of its parameters, σ itself shows it by changing.
+        """
+        parameters = {
+            f"{view.name}.{name}".lstrip("."): view.layer.get_parameter(name)
+            for view in self.views
+            for name in view.sigmas
+        }
+        before = {key: parameter.detach().clone() for key, parameter in parameters.items()}
         handles = []
-        for view in self.views:
-            for name in view.sigmas:
-                key = f"{view.name}.{name}".lstrip(".")
-                self.gradients.setdefault(key, 0.0)
+        for key, parameter in parameters.items():
+            self.gradients.setdefault(key, 0.0)
 
-                def note(gradient: Tensor, key: str = key) -> None:
-                    self.gradients[key] = max(self.gradients[key], float(gradient.abs().max()))
+            def note(gradient: Tensor, key: str = key) -> None:
+                self.gradients[key] = max(self.gradients[key], float(gradient.abs().max()))
 
-                parameter = view.layer.get_parameter(name)
-                if parameter.requires_grad:
-                    handles.append(parameter.register_hook(note))
+            if parameter.requires_grad:
+                handles.append(parameter.register_hook(note))
         try:
             learn()
         finally:
             for handle in handles:
                 handle.remove()
+        for key, parameter in parameters.items():
+            change = float((parameter.detach() - before[key]).abs().max())
+            self.gradients[key] = max(self.gradients[key], change)
 
     def _evaluate_watching_training(self, evaluate: Callable[[], object]) -> None:
         before = self._training_state()
         evaluate()
-        after = self._training_state()
         self.watched = len(before)
-        self.moved = [
-            name
-            for name in before
-            if name not in after or not torch.equal(before[name], after[name])
-        ]
+        self.moved = _differing(before, self._training_state())
 
-    def _training_state(self) -> dict[str, Tensor]:
-        """The random streams, and the samples that the layers hold."""
-        state = {name: generator.get_state() for name, generator in self.generators.items()}
+    def _training_state(self) -> dict[str, object]:
+        """The random streams, and everything of every network that training goes on with."""
+        state: dict[str, object] = {
+            name: generator.get_state() for name, generator in self.generators.items()
+        }
         state["torch's global stream"] = torch.get_rng_state()
-        for view in self.views:
-            for name, buffer in view.layer.named_buffers():
-                state[f"{view.name}.{name}"] = buffer.clone()
+        state["Python's global stream"] = random.getstate()
+        numpy = sys.modules.get("numpy")
+        if numpy is not None:
+            state["NumPy's global stream"] = repr(numpy.random.get_state())
+        for name, network in self.networks.items():
+            state |= {f"{name}: {key}": value for key, value in _held(network).items()}
+            state |= {f"{name}: {k}": v.clone() for k, v in network.state_dict().items()}
+            state[f"{name}: noise off"] = [
+                getattr(layer, "_noise_off", 0) for layer in network.modules()
+            ]
         return state
+
+
+def _held(network: nn.Module) -> dict[str, object]:
+    """Copies of what the noisy layers hold beside their parameters."""
+    return {
+        f"{view.name}.{name}".lstrip("."): buffer.clone()
+        for view in find_noisy_layers(network)
+        for name, buffer in view.layer.named_buffers()
+    }
+
+
+def _differing(before: Mapping[str, object], after: Mapping[str, object]) -> list[str]:
+    def same(first: object, second: object) -> bool:
+        if isinstance(first, Tensor) and isinstance(second, Tensor):
+            return torch.equal(first, second)
+        return first == second
+
+    return [key for key in before if key not in after or not same(before[key], after[key])]
+
+
+def _check_arguments(contract: str, noise: str | None, updates: int) -> None:
+    contracts = get_args(Contract)
+    if contract not in contracts:
+        near = difflib.get_close_matches(str(contract), contracts, n=1)
+        hint = f"; did you mean {near[0]!r}?" if near else "."
+        raise ValueError(f"contract expected one of {contracts}, got {contract!r}{hint}")
+    if noise is not None:
+        check_noise_name(noise)
+    check_size("updates", updates)
 
 
 def _redraw(layer: nn.Module) -> None:
@@ -232,14 +287,16 @@ def _check_mode(module: nn.Module, views: list[NoisyView]) -> Check:
     """A layer that is gated by `.training` is silent in one of the two modes."""
     modes = [(layer, layer.training) for layer in module.modules()]
     silent = []
-    for mode in ("train", "eval"):
-        module.train(mode == "train")
-        with record_noise(module) as log:
-            for view in views:
-                _pass_through(view)
-        if not all(event.noisy for event in log.events):
-            silent.append(mode)
-    for layer, training in modes:
-        layer.training = training
+    try:
+        for mode in ("train", "eval"):
+            module.train(mode == "train")
+            with record_noise(module) as log:
+                for view in views:
+                    _pass_through(view)
+            if not all(event.noisy for event in log.events):
+                silent.append(mode)
+    finally:
+        for layer, training in modes:
+            layer.training = training
     evidence = f"silent in {' and '.join(silent)} mode" if silent else "noisy in both modes"
     return Check(checks.MODE, not silent, evidence)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final, Literal
 
@@ -34,12 +34,12 @@ STRUCTURE: Final = "factorised or independent as claimed"
 SCALE: Final = "bias noise scaled by inputs"
 GRADIENT: Final = "sigma receives gradient"
 EVALUATION: Final = "evaluation leaves training draws alone"
-SAVED: Final = "epsilon absent from saved state"
+SAVED: Final = "epsilon absent from saved state and target copies"
 
 # Standard errors from the expected value at which chance is ruled out.
 _SIGNIFICANT: Final = 5.5
 # Fewer distinct draws than this say nothing about a distribution.
-_FEWEST_DRAWS: Final = 30
+_FEWEST_DRAWS: Final = 50
 # Two independent runs of four normals come this close once in a thousand million. A few repeats are
 # forgiven: streams that were seeded alike (torch's global one and an agent's) may overlap once.
 _SAME_STRETCH: Final = 1e-3
@@ -74,19 +74,16 @@ def check_learning(log: NoiseLog) -> Check:
 
 def check_fresh(log: NoiseLog, contract: Contract) -> Check:
     """Each phase that is due a draw uses one that was never in force before."""
-    acts, learns = _phases(log, "act"), _phases(log, "learn")
+    phases = _phases(log, "act", "learn", "probe")
     if contract != "action":
-        acts = _by_round(acts)
-    due = {"redraws": _phases(log, "probe"), "actions" if contract == "action" else "rounds": acts}
-    if contract != "rollout":
-        due["updates"] = learns
-    evidence, passed = [], True
-    for kind, phases in due.items():
-        if phases:
-            fresh, total = _fresh_draws(phases)
-            passed = passed and total > 0 and fresh == total
-            evidence.append(f"{fresh} of {total} draws fresh over {len(phases)} {kind}")
-    return Check(FRESH, passed if evidence else None, ", ".join(evidence) or "nothing was run")
+        phases = _by_round(phases)
+    if contract == "rollout":
+        phases = {label: events for label, events in phases.items() if label.startswith("act")}
+    if not phases:
+        return Check(FRESH, None, "nothing was run")
+    fresh, total = _fresh_draws(phases)
+    evidence = f"{fresh} of {total} draws fresh over {len(phases)} phases"
+    return Check(FRESH, total > 0 and fresh == total, evidence)
 
 
 def check_held(log: NoiseLog, contract: Contract) -> Check:
@@ -120,13 +117,15 @@ def check_batch(log: NoiseLog) -> Check:
 
 def check_roles(log: NoiseLog, contract: Contract) -> Check:
     """The noise of acting, online, target and selector passes is unrelated over many draws."""
-    roles = {role: _signatures_by_layer(found) for role, found in _roles(log, contract).items()}
+    rounds = _roles(log, contract)
     results: dict[str, tuple[float, float]] = {}
-    for first, second in itertools.combinations(sorted(roles), 2):
-        common = sorted(roles[first].keys() & roles[second].keys())
-        found = [_correlation(roles[first][name], roles[second][name]) for name in common]
-        if found:
-            results[f"{first}/{second}"] = max(found, key=lambda result: result[1])
+    for part in (_signature, _diagonal):
+        roles = {role: _parts_by_layer(found, part) for role, found in rounds.items()}
+        for first, second in itertools.combinations(sorted(roles), 2):
+            common = sorted(roles[first].keys() & roles[second].keys())
+            found = [_correlation(roles[first][name], roles[second][name]) for name in common]
+            pair = f"{first}/{second}"
+            results[pair] = max([*found, results.get(pair, (0.0, 0.0))], key=lambda r: r[1])
     if not results:
         return Check(ROLES, None, "needs learn, and more than one noisy pass in it")
     evidence = ", ".join(f"{pair} r={r:+.2f}" for pair, (r, _) in results.items())
@@ -206,19 +205,30 @@ def check_evaluation(watched: int, moved: list[str]) -> Check:
     return Check(EVALUATION, not moved, evidence)
 
 
-def check_saved_state(module: nn.Module, views: list[NoisyView]) -> Check:
-    """Nothing of a noisy layer is saved, and so copied to a target, but its parameters."""
+def check_saved_state(module: nn.Module, views: list[NoisyView], copied: list[str]) -> Check:
+    """Nothing of a noisy layer is saved, or copied to a target, but its means and deviations.
+
+    Args:
+        module: the online network.
+        views: its noisy layers.
+        copied: noise of the target network that changed when it was copied to.
+    """
     saved = module.state_dict()
-    found = [
-        key
-        for view in views
-        for name, buffer in view.layer.named_buffers()
-        if (key := f"{view.name}.{name}".lstrip(".")) in saved and buffer.numel() > 1
-    ]
+    found = []
+    for view in views:
+        prefix = f"{view.name}.".lstrip(".")
+        known = {f"{prefix}{name}" for name in view.parameters}
+        found += [
+            key
+            for key, value in saved.items()
+            if key.startswith(prefix) and key not in known and value.numel() > 1
+        ]
     evidence = (
         f"saved: {', '.join(found)}" if found else f"{len(saved)} entries, none of them noise"
     )
-    return Check(SAVED, not found, evidence)
+    if copied:
+        evidence += f"; copied to the target: {', '.join(copied)}"
+    return Check(SAVED, not found and not copied, evidence)
 
 
 def _check_noisy(question: str, log: NoiseLog, phase: str) -> Check:
@@ -287,8 +297,11 @@ def _roles(log: NoiseLog, contract: Contract) -> dict[str, list[list[NoiseEvent]
 
 def _signature(sample: NoiseSample) -> Tensor:
     """Entries of one draw that are independent of each other: εb, or a diagonal of εw."""
-    if sample.bias is not None:
-        return sample.bias
+    return sample.bias if sample.bias is not None else _diagonal(sample)
+
+
+def _diagonal(sample: NoiseSample) -> Tensor:
+    """Entries of εw that share neither an input nor an output."""
     size = min(sample.weight.shape)
     return sample.weight[:size, :size].diagonal()
 
@@ -316,13 +329,15 @@ def _stretches(found: list[NoiseSample]) -> Tensor:
     return F.normalize(runs, dim=1) * runs[:, :1].sign()
 
 
-def _signatures_by_layer(rounds: list[list[NoiseEvent]]) -> dict[str, Tensor]:
-    """For each layer, the signature of its first pass in each round [rounds, entries]."""
+def _parts_by_layer(
+    rounds: list[list[NoiseEvent]], part: Callable[[NoiseSample], Tensor]
+) -> dict[str, Tensor]:
+    """For each layer, a part of the noise of its first pass in each round [rounds, entries]."""
     stacks: dict[str, list[Tensor]] = {}
     for events in rounds:
         first = {event.layer: event for event in reversed(events)}
         for layer, event in first.items():
-            stacks.setdefault(layer, []).append(_signature(event.sample))
+            stacks.setdefault(layer, []).append(part(event.sample))
     return {name: torch.stack(found) for name, found in stacks.items() if len(found) == len(rounds)}
 
 
@@ -365,20 +380,22 @@ def _moments(layer: str, found: list[NoiseSample], kind: str) -> tuple[str, bool
     text = f"{layer}: mean {mean:+.2f}, variance {variance:.2f}"
     if abs(mean) > _SIGNIFICANT * math.sqrt(variance / len(values)):
         return text, False
-    # Var f(ε) = E|ε| = √(2/π); without a bias the entries are products of two such.
+    # Var f(ε) = E|ε| = √(2/π) and E f(ε)⁴ = 1; without a bias the entries are products of two such.
+    # A standard normal has variance 1 and fourth moment 3.
     f_variance = math.sqrt(2 / math.pi)
-    factorised = f_variance if found[0].bias is not None else f_variance**2
-    expected = {"factorised": factorised, "independent": 1.0}.get(kind)
+    factorised = (f_variance if found[0].bias is not None else f_variance**2, 1.0)
+    expected, fourth = {"factorised": factorised, "independent": (1.0, 3.0)}.get(kind, (None, 0.0))
     if expected is None:
         return text, True
-    spread = float((values - mean).square().std()) / math.sqrt(len(values))
+    spread = math.sqrt((fourth - expected**2) / len(values))
     return f"{text} (expected {expected:.2f})", abs(variance - expected) <= _SIGNIFICANT * spread
 
 
 def _structure(found: list[NoiseSample]) -> str:
     """Whether εw is an outer product, with εb for its output factor where there is a bias."""
-    if found[0].weight.shape[0] < 2:
-        return "unclear"  # one output: every column is a multiple of every other
+    outputs, inputs = found[0].weight.shape
+    if outputs < 2 or (inputs < 2 and found[0].bias is None):
+        return "unclear"  # one output, or one column: it is a multiple of any other
     for sample in found[:20]:
         factor = sample.weight[:, :1] if sample.bias is None else sample.bias[:, None]
         columns = sample.weight

@@ -32,16 +32,19 @@ def resample_noise(
 
 @contextmanager
 def noise_off(module: nn.Module) -> Iterator[None]:
-    """Use the mean weights μ inside the `with`; the held sample is back in force after it."""
-    layers = _present_layers(module, "noise_off").values()
-    before = [(layer, layer._noise_off) for layer in layers]
+    """Use the mean weights μ inside the `with`; the held sample is back in force after it.
+
+    The state belongs to the layers: whoever else uses them meanwhile, in another thread too, uses
+    the means. Contexts may overlap in any order.
+    """
+    layers = list(_present_layers(module, "noise_off").values())
+    for layer in layers:
+        layer._noise_off += 1
     try:
-        for layer in layers:
-            layer._noise_off = True
         yield
     finally:
-        for layer, was_off in before:
-            layer._noise_off = was_off
+        for layer in layers:
+            layer._noise_off -= 1
 
 
 def sigma_summary(module: nn.Module) -> dict[str, float]:

@@ -30,7 +30,8 @@ def make_noisy(
     Args:
         module: a network, or a bare `nn.Linear` or `nn.LSTMCell`. It is left as it is.
         where: the qualified names to convert (as `named_modules` gives them), or a predicate of
-            name and layer; None converts every `nn.Linear` and `nn.LSTMCell`.
+            name and layer; None converts every `nn.Linear` and `nn.LSTMCell`. Other classes, those
+            derived from these two included, are left as they are.
         noise: `"factorised"` or `"independent"`.
         sigma0: the initial noise, as for `NoisyLinear`.
         keep_weights: keep the given weights as μ, so that a trained network becomes noisy without
@@ -72,22 +73,38 @@ def _chosen_layers(module: nn.Module, where: Where) -> dict[str, nn.Module]:
         for name, layer in module.named_modules()
         if type(layer) in (nn.Linear, nn.LSTMCell)
     }
+    first_names = {layer: name for name, layer in candidates.items()}
+    every_name = dict(module.named_modules(remove_duplicate=False))
     if where is None:
         chosen = candidates
     elif callable(where):
         chosen = {name: layer for name, layer in candidates.items() if where(name, layer)}
     else:
-        names = [where] if isinstance(where, str) else list(where)
+        names = [where] if isinstance(where, str) else _names(where)
         for name in names:
-            if name not in candidates:
+            if every_name.get(name) not in first_names:
                 raise ValueError(_unknown_layer(name, module, list(candidates)))
-        chosen = {name: layer for name, layer in candidates.items() if name in names}
+        asked = {first_names[every_name[name]] for name in names}
+        chosen = {name: layer for name, layer in candidates.items() if name in asked}
     if not chosen:
         raise ValueError(
             "make_noisy found nothing to convert: expected where to choose from the nn.Linear and "
             f"nn.LSTMCell layers {list(candidates)} of this {type(module).__name__}."
         )
+    for name, layer in chosen.items():
+        if layer._forward_hooks or layer._forward_pre_hooks or layer._backward_hooks:
+            raise ValueError(
+                f"make_noisy expected {name!r} to have no hooks, which conversion would lose; "
+                "convert first and then register them."
+            )
     return chosen
+
+
+def _names(where: object) -> list[str]:
+    names = list(where) if isinstance(where, Iterable) else [where]
+    if not all(isinstance(name, str) for name in names):
+        raise TypeError(f"where expected names of layers or a predicate, got {where!r}.")
+    return [str(name) for name in names]
 
 
 def _unknown_layer(name: str, module: nn.Module, candidates: list[str]) -> str:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import difflib
 import math
+import numbers
+import operator
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, Literal, get_args
 
@@ -37,15 +39,10 @@ class _PerturbedWeight(torch.autograd.Function):
     compute: this makes one, and one more for σ's gradient, where autograd's own way makes five.
     """
 
-    generate_vmap_rule = True
-
     @staticmethod
-    def forward(mu: Tensor, sigma: Tensor, outputs: Tensor, inputs: Tensor) -> Tensor:
+    def forward(ctx: Any, mu: Tensor, sigma: Tensor, outputs: Tensor, inputs: Tensor) -> Tensor:
+        ctx.save_for_backward(outputs, inputs)
         return (sigma * inputs).mul_(outputs.unsqueeze(-1)).add_(mu)
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Tensor, ...], output: Tensor) -> None:  # noqa: ARG004
-        ctx.save_for_backward(inputs[2], inputs[3])
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor, None, None]:
@@ -100,16 +97,14 @@ class NoisyLinear(nn.Module):
         generator: torch.Generator | None = None,
     ) -> None:
         super().__init__()
-        _check_size("in_features", in_features)
-        _check_size("out_features", out_features)
-        _check_noise_name(noise)
+        self.in_features = in_features = check_size("in_features", in_features)
+        self.out_features = out_features = check_size("out_features", out_features)
+        check_noise_name(noise)
         _check_dtype(dtype)
-        self.in_features = in_features
-        self.out_features = out_features
         self.noise: Noise = noise
         self.sigma0 = _checked_sigma0(sigma0, noise)
         self.rows: int | None = None
-        self._noise_off = False
+        self._noise_off = 0  # how many `noise_off` contexts the layer is in
 
         def empty(*shape: int) -> nn.Parameter:
             return nn.Parameter(torch.empty(shape, device=device, dtype=dtype))
@@ -135,7 +130,6 @@ class NoisyLinear(nn.Module):
                 parameter.fill_(sigma)  # by *inputs* for weight and bias alike
         self.resample_noise(generator)
 
-    @torch.no_grad()
     def resample_noise(
         self, generator: torch.Generator | None = None, rows: int | None = None
     ) -> None:
@@ -147,8 +141,7 @@ class NoisyLinear(nn.Module):
                 as when several environments act at once. None: one sample for all rows.
         """
         generator = self._checked_generator(generator)
-        if rows is not None:
-            _check_size("rows", rows)
+        rows = None if rows is None else check_size("rows", rows)
         lead = () if rows is None else (rows,)
         p, q = self.in_features, self.out_features
 
@@ -159,25 +152,40 @@ class NoisyLinear(nn.Module):
             )
 
         # New tensors, not in place: a graph built on the last sample can still go backward. They go
-        # straight into the buffers, which costs a fifth of the checks of nn.Module's own way.
-        if self.noise == "factorised":
-            epsilon = scale_noise(normal(p + q))
-            self._buffers["epsilon_in"] = epsilon[..., :p]  # Eq. 10
-            self._buffers["epsilon_out"] = epsilon[..., p:]  # Eqs. 10, 11
-        else:
-            self._buffers["epsilon_weight"] = normal(q, p)
-            self._buffers["epsilon_bias"] = None if self.bias_mu is None else normal(q)
+        # straight into the buffers, which costs a fifth of the checks of nn.Module's own way. Drawn
+        # in inference mode they could not be learnt from, so that is left for a moment.
+        with torch.inference_mode(False), torch.no_grad():
+            if self.noise == "factorised":
+                epsilon = scale_noise(normal(p + q))
+                self._buffers["epsilon_in"] = epsilon[..., :p]  # Eq. 10
+                self._buffers["epsilon_out"] = epsilon[..., p:]  # Eqs. 10, 11
+            else:
+                self._buffers["epsilon_weight"] = normal(q, p)
+                self._buffers["epsilon_bias"] = None if self.bias_mu is None else normal(q)
         if self.rows != rows:
             self.rows = rows
 
     def hold_noise(self, noise: Mapping[str, Tensor]) -> None:
         """Hold again what `named_buffers` once gave, on the layer's device and of its type."""
+        expected = {name: buffer.shape for name, buffer in self.named_buffers()}
+        single = {name: shape[self.rows is not None :] for name, shape in expected.items()}
+        leads = {
+            tuple(value.shape[: value.dim() - len(single.get(k, ()))]) for k, value in noise.items()
+        }
+        fits = noise.keys() == single.keys() and all(
+            value.shape[value.dim() - len(single[name]) :] == single[name]
+            for name, value in noise.items()
+        )
+        if not fits or len(leads) != 1 or len(next(iter(leads))) > 1:
+            came = {name: list(value.shape) for name, value in noise.items()}
+            raise ValueError(
+                f"hold_noise expected samples { {n: list(v) for n, v in single.items()} }, with or "
+                f"without a leading dimension for rows, got {came}."
+            )
         for name, value in noise.items():
-            setattr(self, name, value.to(self.weight_mu))
-        outputs = self._bias_noise() if self.noise == "factorised" else self.epsilon_weight
-        assert outputs is not None
-        shared = 1 if self.noise == "factorised" else 2
-        self.rows = None if outputs.dim() == shared else len(outputs)
+            self._buffers[name] = value.to(self.weight_mu)
+        lead = next(iter(leads))
+        self.rows = lead[0] if lead else None
 
     @property
     def weight(self) -> Tensor:
@@ -185,12 +193,13 @@ class NoisyLinear(nn.Module):
         if self._noise_off:
             return self.weight_mu
         mu, sigma = self.weight_mu, self.weight_sigma
-        if self.epsilon_weight is not None:
+        if self.noise == "independent":
+            assert self.epsilon_weight is not None
             return torch.addcmul(mu, sigma, self.epsilon_weight)
         assert self.epsilon_in is not None
         assert self.epsilon_out is not None
-        worth_it = self.in_features * self.out_features >= _LARGE_LAYER
-        if self.rows is None and worth_it and not torch.compiler.is_compiling():
+        large = self.in_features * self.out_features >= _LARGE_LAYER
+        if self.rows is None and large and not _is_transformed():
             weight: Tensor = _PerturbedWeight.apply(  # type: ignore[no-untyped-call]
                 mu, sigma, self.epsilon_out, self.epsilon_in
             )
@@ -210,9 +219,7 @@ class NoisyLinear(nn.Module):
         self._check_input(x)
         if self._noise_off:
             return F.linear(x, self.weight_mu, self.bias_mu)
-        if self.noise == "factorised" and (
-            self.rows is not None or x.numel() <= _SMALL_BATCH * self.in_features
-        ):
+        if self.noise == "factorised" and (self.rows is not None or self._is_small(x)):
             return self._forward_without_weights(x)
         if self.rows is not None:
             # [rows, q, p] weights, row by row: [..., rows, p] -> [..., rows, q]
@@ -230,6 +237,12 @@ class NoisyLinear(nn.Module):
         mean = F.linear(x, self.weight_mu, self.bias_mu)
         noise = F.linear(x * self.epsilon_in, self.weight_sigma, self.bias_sigma)
         return mean + (self.epsilon_out * noise).to(mean.dtype)
+
+    def _is_small(self, x: Tensor) -> bool:
+        # Not while compiling or exporting: the batch size may be left open there.
+        if torch.compiler.is_compiling():
+            return False
+        return x.numel() <= _SMALL_BATCH * self.in_features
 
     def _bias_noise(self) -> Tensor:
         epsilon = self.epsilon_out if self.noise == "factorised" else self.epsilon_bias  # Eq. 11
@@ -270,7 +283,7 @@ class NoisyLinear(nn.Module):
 
     def __getstate__(self) -> dict[str, Any]:
         # A copy made inside `noise_off` is not under that context, so nothing would end it.
-        return {**self.__dict__, "_noise_off": False}
+        return {**self.__dict__, "_noise_off": 0}
 
     def extra_repr(self) -> str:
         """What `print(layer)` shows between the brackets."""
@@ -280,14 +293,30 @@ class NoisyLinear(nn.Module):
         )
 
 
-def _check_size(name: str, value: int) -> None:
-    if not isinstance(value, int) or isinstance(value, bool):
+def _is_transformed() -> bool:
+    """Whether torch is compiling, or transforming functions (vmap, jvp, …).
+
+    A compiler fuses by itself, and transformations know torch's own operations only.
+    """
+    active: bool = torch._C._are_functorch_transforms_active()
+    return active or torch.compiler.is_compiling()
+
+
+def check_size(name: str, value: int) -> int:
+    """`value` as an int (NumPy's integers are welcome), or an error that names the argument."""
+    try:
+        size = operator.index(value)
+    except TypeError:
+        size = None
+    if size is None or isinstance(value, bool):
         raise TypeError(f"{name} expected a positive integer, got {value!r}.")
-    if value < 1:
-        raise ValueError(f"{name} expected a positive integer, got {value}.")
+    if size < 1:
+        raise ValueError(f"{name} expected a positive integer, got {size}.")
+    return size
 
 
-def _check_noise_name(noise: str) -> None:
+def check_noise_name(noise: str) -> None:
+    """Refuse a kind of noise that there is not, with the nearest that there is."""
     names = get_args(Noise)
     if noise not in names:
         near = difflib.get_close_matches(str(noise), names, n=1, cutoff=0.3)
@@ -303,7 +332,7 @@ def _check_dtype(dtype: torch.dtype | None) -> None:
 def _checked_sigma0(sigma0: float | None, noise: Noise) -> float:
     if sigma0 is None:
         return DEFAULT_SIGMA0[noise]
-    if not isinstance(sigma0, int | float) or isinstance(sigma0, bool):
+    if not isinstance(sigma0, numbers.Real) or isinstance(sigma0, bool):
         raise TypeError(f"sigma0 expected a number of at least 0, got {sigma0!r}.")
     if not math.isfinite(sigma0) or sigma0 < 0:
         raise ValueError(f"sigma0 expected a finite number of at least 0, got {sigma0}.")

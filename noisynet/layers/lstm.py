@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from noisynet.layers.linear import Noise, NoisyLinear
+from noisynet.layers.linear import Noise, NoisyLinear, check_size
 
 
 class NoisyLSTMCell(nn.Module):
@@ -38,6 +38,8 @@ class NoisyLSTMCell(nn.Module):
         generator: torch.Generator | None = None,
     ) -> None:
         super().__init__()
+        self.input_size = check_size("input_size", input_size)
+        self.hidden_size = hidden_size = check_size("hidden_size", hidden_size)
 
         def gates(inputs: int) -> NoisyLinear:
             return NoisyLinear(
@@ -51,9 +53,7 @@ class NoisyLSTMCell(nn.Module):
                 generator=generator,
             )
 
-        self.input_size = input_size
-        self.hidden_size = hidden_size
-        self.input_gates = gates(input_size)
+        self.input_gates = gates(self.input_size)
         self.hidden_gates = gates(hidden_size)
 
     def resample_noise(
@@ -79,6 +79,12 @@ class NoisyLSTMCell(nn.Module):
             zeros = x.new_zeros(*x.shape[:-1], self.hidden_size)
             state = (zeros, zeros)
         hidden, cell = state
+        expected = (*x.shape[:-1], self.hidden_size)
+        if hidden.shape != expected or cell.shape != expected:
+            raise ValueError(
+                f"NoisyLSTMCell expected a hidden and a cell state of shape {list(expected)}, got "
+                f"{list(hidden.shape)} and {list(cell.shape)}."
+            )
         gates = self.input_gates(x) + self.hidden_gates(hidden)
         write, keep, candidate, read = gates.chunk(4, dim=-1)  # torch's order: i, f, g, o
         cell = keep.sigmoid() * cell + write.sigmoid() * candidate.tanh()

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import Any, Final
 
 import torch
@@ -91,7 +92,7 @@ class NoiseLog:
 
     events: list[NoiseEvent] = field(default_factory=list)
     label: str = ""
-    _draws: dict[tuple[str, str], list[Tensor]] = field(default_factory=dict, repr=False)
+    _draws: dict[tuple[str, str], _Draws] = field(default_factory=dict, repr=False)
 
     def select(
         self,
@@ -129,15 +130,31 @@ class NoiseLog:
         )
 
     def _number(self, network: str, layer: str, sample: NoiseSample) -> int:
-        seen = self._draws.setdefault((network, layer), [])
         values = sample.values
-        if seen:
-            differences = (torch.stack(seen) - values).abs().amax(dim=1)
+        seen = self._draws.setdefault((network, layer), _Draws(len(values)))
+        return seen.number(values)
+
+
+class _Draws:
+    """The distinct draws of one layer, in order of appearance."""
+
+    def __init__(self, size: int) -> None:
+        self.count = 0
+        self.values = torch.empty(64, size)
+
+    def number(self, values: Tensor) -> int:
+        """Which draw these values are, counted from 1; a new one if they are none."""
+        tolerance = _SAME_DRAW * max(1.0, float(values.abs().max()))
+        if self.count:
+            differences = (self.values[: self.count] - values).abs().amax(dim=1)
             nearest = int(differences.argmin())
-            if differences[nearest] < _SAME_DRAW * max(1.0, float(values.abs().max())):
+            if differences[nearest] < tolerance:
                 return nearest + 1
-        seen.append(values)
-        return len(seen)
+        if self.count == len(self.values):
+            self.values = torch.cat([self.values, torch.empty_like(self.values)])
+        self.values[self.count] = values
+        self.count += 1
+        return self.count
 
 
 @dataclass(frozen=True)
@@ -166,13 +183,19 @@ class NoisyView:
         """The parameter of that name, weights as [out, in]."""
         if name is None:
             return None
-        parameter = self.layer.get_parameter(name).detach()
+        # Not get_parameter: functional calls put plain tensors in the parameters' place.
+        parameter: Tensor = attrgetter(name)(self.layer).detach()
         return parameter.t() if self.transposed and parameter.dim() == 2 else parameter
 
     @property
     def sigmas(self) -> list[str]:
         """The names of the deviations."""
         return [name for name in (self.weight_sigma, self.bias_sigma) if name is not None]
+
+    @property
+    def parameters(self) -> list[str]:
+        """The names of the means and the deviations."""
+        return [n for n in (self.weight_mu, self.bias_mu) if n is not None] + self.sigmas
 
 
 def find_noisy_layers(module: nn.Module) -> list[NoisyView]:
@@ -191,12 +214,12 @@ def find_noisy_layers(module: nn.Module) -> list[NoisyView]:
 
 
 def _mu_sigma_pairs(layer: nn.Module) -> list[tuple[str, str]]:
-    """Pairs of parameter names, held by the layer itself or by its children `mu` and `sigma`."""
-    own = {
-        name
-        for name, _ in layer.named_parameters()
-        if "." not in name or name.split(".")[0] in ("mu", "sigma")
-    }
+    """Pairs of parameter names, held by the layer itself or by linear children `mu` and `sigma`."""
+    children = dict(layer.named_children())
+    in_children = children.keys() == {"mu", "sigma"} and all(
+        isinstance(child, nn.Linear) for child in children.values()
+    )
+    own = {name for name, _ in layer.named_parameters() if "." not in name or in_children}
     return [
         (name.replace("sigma", "mu"), name)
         for name in sorted(own)
@@ -218,10 +241,8 @@ class _Probe:
         self.view = view
         mean = view.get(view.weight_mu)
         assert mean is not None
-        outputs, inputs = mean.shape
-        self.outputs = slice(0, min(outputs, _SAMPLED_OUTPUTS))
-        spread = torch.linspace(0, inputs - 1, min(inputs, _SAMPLED_INPUTS)).round().long()
-        self.inputs = torch.tensor(sorted(set(spread.tolist())))
+        inputs = mean.shape[1]
+        self.outputs, self.inputs = _visible_entries(view)
         direction = torch.linspace(-1, 1, inputs) if inputs > 1 else torch.ones(1)
         units = F.one_hot(self.inputs, inputs).to(direction.dtype)
         rows = [direction[None], direction[None], torch.zeros(1, inputs), units]
@@ -242,6 +263,31 @@ class _Probe:
         weight = _divide(weight, sigma[self.outputs][:, self.inputs].float())
         bias = None if bias_sigma is None else _divide(at_zero, bias_sigma[self.outputs].float())
         return NoiseSample(weight.cpu(), None if bias is None else bias.cpu(), shared)
+
+
+def _visible_entries(view: NoisyView) -> tuple[slice, Tensor]:
+    """Neighbouring outputs and some inputs whose noise is large enough to be read off outputs.
+
+    In a trained layer some σ are next to nothing, and what one divides by them is rounding.
+    """
+    sigma, bias = view.get(view.weight_sigma), view.get(view.bias_sigma)
+    assert sigma is not None
+    size = sigma.abs().float()
+    outputs, inputs = size.shape
+    enough = 1e-3 * float(size.median())
+    spread = torch.linspace(0, inputs - 1, min(inputs, _SAMPLED_INPUTS)).round().long()
+    columns = size.median(dim=0).values
+    if columns[spread].min() < enough:
+        spread = columns.topk(len(spread)).indices
+    spread = torch.tensor(sorted(set(spread.tolist())))
+    rows = size[:, spread].amin(dim=1)
+    if bias is not None:
+        rows = torch.minimum(rows, bias.abs().float())
+    for width in range(min(outputs, _SAMPLED_OUTPUTS), 0, -1):
+        smallest, start = rows.unfold(0, width, 1).amin(dim=1).max(dim=0)
+        if smallest > enough:
+            return slice(int(start), int(start) + width), spread
+    return slice(0, min(outputs, _SAMPLED_OUTPUTS)), spread
 
 
 def _divide(noise: Tensor, sigma: Tensor) -> Tensor:
@@ -305,6 +351,11 @@ def record_noise(module: nn.Module | Mapping[str, nn.Module]) -> Iterator[NoiseL
     handles: list[Any] = []
     try:
         for network, root in networks.items():
+            if hasattr(root, "_orig_mod"):
+                raise ValueError(
+                    "record_noise expected a module that is not compiled, whose layers can be "
+                    "watched, got a compiled one; give it the module before torch.compile."
+                )
             views = find_noisy_layers(root)
             if not views:
                 raise ValueError(
@@ -321,7 +372,8 @@ def record_noise(module: nn.Module | Mapping[str, nn.Module]) -> Iterator[NoiseL
                 ) -> None:
                     log.add(network, layer, rows, sample)
 
-                ours = type(view.layer) is NoisyLinear
+                # A subclass with a forward of its own may do anything there.
+                ours = type(view.layer).forward is NoisyLinear.forward
                 watch = _watch_ours if ours else _watch_foreign
                 handles += watch(_Probe(view), add)
         yield log

@@ -213,9 +213,6 @@ class EvaluatesInTheActingNetwork(EvaluationPolicy):
         EvaluatesInTheOnlineNetwork,
         pytest.param(
             EvaluatesInTheActingNetwork,
-            marks=pytest.mark.xfail(
-                reason="layers/audit.py watches the samples of the online network only"
-            ),
         ),
     ],
 )

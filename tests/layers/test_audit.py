@@ -7,6 +7,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
@@ -17,6 +18,8 @@ from noisynet.layers import (
     NoiseReport,
     NoisyLinear,
     check_noise,
+    held_noise,
+    hold_noise,
     noise_off,
     resample_noise,
 )
@@ -34,7 +37,7 @@ STRUCTURE = "factorised or independent as claimed"
 SCALE = "bias noise scaled by inputs"
 GRADIENT = "sigma receives gradient"
 EVALUATION = "evaluation leaves training draws alone"
-SAVED = "epsilon absent from saved state"
+SAVED = "epsilon absent from saved state and target copies"
 
 
 def networks(layer: Callable[..., nn.Module] = NoisyLinear, **options: Any) -> nn.Sequential:
@@ -84,6 +87,9 @@ class Agent:
         loss.backward()
         self.optimiser.step()
 
+    def sync(self) -> None:
+        self.target.load_state_dict(self.online.state_dict())
+
     def evaluate(self) -> None:
         self.evaluated.load_state_dict(self.online.state_dict())
         self.redraw(self.evaluated, "eval")
@@ -93,7 +99,7 @@ class Agent:
     def audit(self, **options: Any) -> NoiseReport:
         training = {role: stream for role, stream in self.streams.items() if role != "eval"}
         parts: dict[str, Any] = {"target": self.target, "act": self.act, "learn": self.learn}
-        parts |= {"evaluate": self.evaluate, "generators": training}
+        parts |= {"evaluate": self.evaluate, "generators": training, "sync": self.sync}
         return check_noise(self.online, **(parts | options))
 
 
@@ -202,6 +208,17 @@ class EpsilonSaved(Broken):
     saved = True
 
 
+class EpsilonSavedAsParameter(Broken):
+    """Parameters that take no gradient are saved and copied like any other."""
+
+    def reset_noise(self) -> None:
+        inputs, outputs = self.shaped(self.p), self.shaped(self.q)
+        for name, value in (("weight", outputs.outer(inputs)), ("bias", outputs)):
+            self._buffers.pop(f"{name}_epsilon", None)
+            parameter = nn.Parameter(value, requires_grad=False)
+            self.register_parameter(f"{name}_epsilon", parameter)
+
+
 class OneGeneratorStateForAllLayers(Broken):
     """Each layer starts its own generator from the same seed and draws inputs, then outputs."""
 
@@ -242,6 +259,7 @@ class BrokenAgent(Agent):
         (NeverRedrawn, FRESH),
         (UniformNoise, MOMENTS),
         (EpsilonSaved, SAVED),
+        (EpsilonSavedAsParameter, SAVED),
         (OneGeneratorStateForAllLayers, LAYERS),
         (OtherNoiseForTheBias, STRUCTURE),
         (NoisePerRow, BATCH),
@@ -332,6 +350,45 @@ class LearnsOnTheLastDraw(Agent):
             super().redraw(network, role)
 
 
+class LearnsOnTheDrawOfAnEarlierAction(Agent):
+    """The first action's sample is kept and put back for learning."""
+
+    actions = 0
+
+    def act(self) -> None:
+        super().act()
+        if self.actions % 4 == 0:
+            self.kept = {name: value.clone() for name, value in held_noise(self.online).items()}
+        self.actions += 1
+
+    def redraw(self, network: nn.Module, role: str) -> None:
+        super().redraw(network, role)
+        if role == "online":
+            hold_noise(network, self.kept)
+
+
+class CopiesNoiseToTheTarget(Agent):
+    def sync(self) -> None:
+        super().sync()
+        hold_noise(self.target, held_noise(self.online))
+
+
+class EvaluatesOnTheTargetNetwork(Agent):
+    def evaluate(self) -> None:
+        self.redraw(self.target, "eval")
+
+
+class EvaluatesWithOtherWeights(Agent):
+    def evaluate(self) -> None:
+        with torch.no_grad():
+            next(self.online.parameters()).add_(1)
+
+
+class EvaluatesFromNumPysGlobalStream(Agent):
+    def evaluate(self) -> None:
+        np.random.random()
+
+
 class EvaluatesWithTrainingStreams(Agent):
     def evaluate(self) -> None:
         self.redraw(self.evaluated, "act")
@@ -352,6 +409,11 @@ class EvaluatesOnTheTrainingNetwork(Agent):
         (SelectorSharesTheOnlineNoise, ROLES),
         (LearnsOnTheLastDraw, ROLES),
         (NoNoiseInTheTarget, LEARNING),
+        (LearnsOnTheDrawOfAnEarlierAction, FRESH),
+        (CopiesNoiseToTheTarget, SAVED),
+        (EvaluatesOnTheTargetNetwork, EVALUATION),
+        (EvaluatesWithOtherWeights, EVALUATION),
+        (EvaluatesFromNumPysGlobalStream, EVALUATION),
         (EvaluatesWithTrainingStreams, EVALUATION),
         (EvaluatesOnTheTrainingNetwork, EVALUATION),
     ],
@@ -363,8 +425,9 @@ def test_a_broken_agent_fails_the_question_about_its_clause(
     assert report[question].passed is False, str(report)
 
 
-def test_sharing_only_one_factor_of_the_noise_is_noticed() -> None:
-    report = TargetSharesOneFactor(networks(bias=False)).audit()
+@pytest.mark.parametrize("bias", [True, False])
+def test_sharing_only_one_factor_of_the_noise_is_noticed(bias: bool) -> None:
+    report = TargetSharesOneFactor(networks(bias=bias)).audit()
     assert report[ROLES].passed is False, str(report)
 
 
@@ -423,6 +486,70 @@ def test_one_sample_for_a_roll_out_and_its_loss() -> None:
     assert broken[HELD].passed is False, str(broken)
     fresh_each_step = Agent(networks()).audit(contract="rollout", target=None)
     assert fresh_each_step[HELD].passed is False
+
+
+class LearnsFunctionally(Agent):
+    """As some libraries' losses do: the network is called with tensors in its parameters' place."""
+
+    def learn(self) -> None:
+        target = self.value(self.select())
+        self.redraw(self.online, "online")
+        copies = {
+            name: parameter.detach().clone().requires_grad_()
+            for name, parameter in self.online.named_parameters()
+        }
+        values = torch.func.functional_call(self.online, copies, (self.x,))
+        (values[:, :1] - target).square().mean().backward()
+        with torch.no_grad():
+            for name, parameter in self.online.named_parameters():
+                gradient = copies[name].grad
+                assert gradient is not None
+                parameter.sub_(1e-3 * gradient)
+
+
+def test_an_agent_that_learns_through_functional_calls_is_audited() -> None:
+    report = LearnsFunctionally(networks()).audit()
+    assert report.passed, str(report)
+    assert report[GRADIENT].passed
+
+
+def test_vanishing_deviations_of_a_trained_layer_are_no_fault() -> None:
+    online = networks()
+    first = online[0]
+    assert isinstance(first, NoisyLinear)
+    assert first.bias_sigma is not None
+    with torch.no_grad():
+        first.weight_sigma[0] = 0
+        first.weight_sigma[3, 5] = 1e-9
+        first.weight_sigma[:, 7] = 1e-8
+        first.bias_sigma[0] = 0
+        first.weight_sigma.mul_(torch.rand(10, 12) + 0.5)
+    report = Agent(online).audit()
+    assert report.failures == [], str(report)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_right_agent_does_not_fail_by_chance(seed: int) -> None:
+    torch.manual_seed(1000 + seed)
+    agent = Agent(networks())
+    for role, stream in enumerate(agent.streams.values()):
+        stream.manual_seed(100 * seed + role + 7)
+    report = agent.audit()
+    assert report.passed, str(report)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"contract": "acton"}, "contract expected one of .* did you mean 'action'"),
+        ({"noise": "factorized"}, "did you mean 'factorised'"),
+        ({"updates": 0}, "updates expected a positive integer, got 0"),
+        ({"updates": -1}, "updates expected a positive integer, got -1"),
+    ],
+)
+def test_bad_arguments_are_refused(options: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        check_noise(networks(), **options)
 
 
 def test_a_module_without_noisy_layers_is_refused() -> None:

@@ -76,6 +76,19 @@ def test_noise_off_nests_and_survives_an_error() -> None:
     assert torch.equal(net(x), noisy)
 
 
+def test_overlapping_contexts_may_end_in_any_order() -> None:
+    net, x = network(), torch.randn(5, 4)
+    noisy = net(x)
+    first, second = noise_off(net), noise_off(net)
+    first.__enter__()
+    second.__enter__()
+    mean = net(x)
+    first.__exit__(None, None, None)
+    assert torch.equal(net(x), mean)
+    second.__exit__(None, None, None)
+    assert torch.equal(net(x), noisy)
+
+
 def test_sigma_summary_is_the_mean_absolute_deviation_of_weights() -> None:
     net = network()
     first = net[0]

@@ -116,3 +116,22 @@ def test_tied_parameters_are_not_cut_apart_silently() -> None:
     net["second"].weight = net["first"].weight
     with pytest.raises(ValueError, match="tied to another layer"):
         make_noisy(net, ["first"])
+
+
+def test_a_shared_layer_may_be_named_by_any_of_its_places() -> None:
+    layer = nn.Linear(4, 4)
+    _, names = make_noisy(nn.Sequential(layer, nn.ReLU(), nn.Sequential(layer)), ["2.0"])
+    assert names == ["0"]
+
+
+def test_hooks_are_not_lost_silently() -> None:
+    net = network()
+    net[0].register_forward_hook(lambda module, inputs, output: None)
+    with pytest.raises(ValueError, match="'0' to have no hooks"):
+        make_noisy(net)
+
+
+@pytest.mark.parametrize("where", [5, [0]])
+def test_where_must_be_names_or_a_predicate(where: Any) -> None:
+    with pytest.raises(TypeError, match="where expected names of layers or a predicate"):
+        make_noisy(network(), where)

@@ -5,6 +5,7 @@ import io
 import math
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
@@ -103,6 +104,28 @@ def test_large_layers_work_under_vmap() -> None:
 
     together = torch.func.vmap(one)(parameters, buffers)
     torch.testing.assert_close(together, torch.stack([layer(x) for layer in layers]))
+
+
+@pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated:DeprecationWarning")
+def test_large_layers_can_be_transformed_by_any_of_their_tensors() -> None:
+    layer, x = NoisyLinear(512, 256), torch.randn(6, 512)
+    given = dict(layer.named_parameters()) | dict(layer.named_buffers())
+
+    def answer(name: str, value: Tensor) -> Any:
+        return torch.func.functional_call(layer, {name: value}, (x,))
+
+    for name in ("weight_mu", "weight_sigma", "epsilon_out"):
+        twice = torch.stack([given[name], 2 * given[name]])
+        together = torch.func.vmap(lambda value, name=name: answer(name, value))(twice)
+        torch.testing.assert_close(together[1], answer(name, 2 * given[name]))
+    sigma = given["weight_sigma"].detach()
+    tangent = torch.func.jvp(lambda s: answer("weight_sigma", s), (sigma,), (sigma,))[1]
+    with noise_off(layer):
+        mean = layer(x)
+    assert layer.epsilon_out is not None
+    assert layer.bias_sigma is not None
+    expected = layer(x) - mean - layer.bias_sigma * layer.epsilon_out
+    torch.testing.assert_close(tangent, expected, rtol=1e-4, atol=1e-4)
 
 
 # --- initialisation (section 3.2) ----------------------------------------------------------------
@@ -230,6 +253,15 @@ def test_redrawing_does_not_break_a_graph_built_on_the_last_sample() -> None:
     loss = layer(x).square().sum()
     layer.resample_noise()
     torch.testing.assert_close(torch.autograd.grad(loss, layer.weight_sigma)[0], expected)
+
+
+@pytest.mark.parametrize("noise", KINDS)
+def test_a_sample_drawn_in_inference_mode_can_be_learnt_from(noise: Noise) -> None:
+    layer = NoisyLinear(4, 3, noise=noise)
+    with torch.inference_mode():
+        layer.resample_noise()
+    layer(torch.randn(9, 4)).sum().backward()
+    assert layer.weight_sigma.grad is not None
 
 
 # --- rows ----------------------------------------------------------------------------------------
@@ -460,6 +492,24 @@ def test_bad_arguments_say_what_was_expected_and_what_came(
 ) -> None:
     with pytest.raises(error, match=message):
         NoisyLinear(*arguments, **options)
+
+
+def test_numpy_numbers_are_as_good_as_pythons() -> None:
+    layer = NoisyLinear(np.int64(4), np.int32(3), sigma0=np.float32(0.25))  # type: ignore[arg-type]
+    assert (layer.in_features, layer.out_features, layer.sigma0) == (4, 3, 0.25)
+    layer.resample_noise(rows=np.int64(2))  # type: ignore[arg-type]
+    assert layer.rows == 2
+
+
+def test_noise_that_does_not_fit_is_not_held() -> None:
+    layer = NoisyLinear(4, 3)
+    good = {name: value.clone() for name, value in layer.named_buffers()}
+    for bad in ({}, {"epsilon_in": good["epsilon_in"]}, good | {"epsilon_in": torch.zeros(5)}):
+        with pytest.raises(ValueError, match="hold_noise expected samples"):
+            layer.hold_noise(bad)
+    independent = NoisyLinear(4, 3, noise="independent")
+    with pytest.raises(ValueError, match="hold_noise expected samples"):
+        layer.hold_noise(dict(independent.named_buffers()))
 
 
 def test_inputs_of_the_wrong_size_or_type_are_refused() -> None:

@@ -77,3 +77,12 @@ def test_gradients_through_time_are_right(noise: Noise) -> None:
         return state[0]
 
     assert torch.autograd.gradcheck(function, tuple(cell.parameters()))
+
+
+def test_wrong_sizes_and_states_are_refused_by_their_own_names() -> None:
+    with pytest.raises(ValueError, match="hidden_size expected a positive integer, got -1"):
+        NoisyLSTMCell(3, -1)
+    cell, x = NoisyLSTMCell(3, 4), torch.zeros(5, 3)
+    for hidden, state in (((1, 4), (5, 4)), ((5, 4), (5, 1))):
+        with pytest.raises(ValueError, match=r"state of shape \[5, 4\], got"):
+            cell(x, (torch.zeros(hidden), torch.zeros(state)))

@@ -129,3 +129,22 @@ def test_hooks_are_gone_afterwards() -> None:
         pass
     net(torch.zeros(1, 6))
     assert log.events == []
+
+
+def test_a_compiled_network_is_refused_rather_than_missed() -> None:
+    compiled = torch.compile(network(), backend="eager")
+    assert isinstance(compiled, nn.Module)
+    with pytest.raises(ValueError, match="not compiled"), record_noise(compiled):
+        pass
+
+
+class Renamed(NoisyLinear):
+    """A subclass that changes nothing about the noise."""
+
+
+def test_a_subclass_of_ours_may_hold_noise_for_rows() -> None:
+    layer = Renamed(6, 5)
+    layer.resample_noise(rows=3)
+    with record_noise(layer) as log:
+        layer(torch.zeros(3, 6))
+    assert log.events[0].rows == 3
