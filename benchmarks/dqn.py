@@ -18,7 +18,6 @@ import platform
 import statistics
 import subprocess
 import sys
-import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -71,7 +70,8 @@ if "{agent}" in ("dqn", "dueling"):
     settings.append("exploration.anneal_steps=1000")
 config = build_config("{agent}", "atari/pong", frames=4 * 10**9, settings=settings)
 with tempfile.TemporaryDirectory() as parent:
-    folder = RunFolder.create_or_open(parent + "/run", config.model_dump(mode="json"), must_match=[])
+    stored = config.model_dump(mode="json")
+    folder = RunFolder.create_or_open(parent + "/run", stored, must_match=[])
     with make_training(config, folder, "cpu", [], lambda: False) as training:
         left, start = {warm_up} + 200, time.perf_counter()
         for tick in training.loop.run():
@@ -100,6 +100,7 @@ class Contestant:
         self.read()  # the warm-up
 
     def read(self) -> float:
+        """Wait for the time of the last turn."""
         assert self.process.stdout is not None
         while True:
             line = self.process.stdout.readline()
@@ -118,6 +119,7 @@ class Contestant:
         return steps / self.read()
 
     def stop(self) -> None:
+        """End the process."""
         self.process.kill()
         self.process.wait()
 
@@ -170,17 +172,16 @@ def main() -> None:
         "rounds": options.rounds,
         "steps": options.steps,
     }
-    with tempfile.TemporaryDirectory():
-        running = {
-            name: Contestant(python, code)
-            for name, (python, code) in contestants(options.sb3, 4).items()
-        }
-        speeds: dict[str, list[float]] = {name: [] for name in running}
-        for _ in range(options.rounds):
-            for name, contestant in running.items():
-                speeds[name].append(contestant.run(options.steps))
-        for contestant in running.values():
-            contestant.stop()
+    running = {
+        name: Contestant(python, code)
+        for name, (python, code) in contestants(options.sb3, 4).items()
+    }
+    speeds: dict[str, list[float]] = {name: [] for name in running}
+    for _ in range(options.rounds):
+        for name, contestant in running.items():
+            speeds[name].append(contestant.run(options.steps))
+    for contestant in running.values():
+        contestant.stop()
     report["update every 4 steps"] = summarise(speeds)
     for name, row in report["update every 4 steps"].items():
         low, high = row["ratio_quartiles"]

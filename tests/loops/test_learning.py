@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -26,9 +28,9 @@ def train(out: Path, agent: str, environment: str, frames: int, seed: int, *sett
     return out / environment / agent / f"seed-{seed}"
 
 
-def train_all(jobs: list[tuple[object, ...]]) -> list[Path]:
+def train_all(jobs: Sequence[tuple[Any, ...]]) -> list[Path]:
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        return list(pool.map(lambda job: train(*job), jobs))  # type: ignore[arg-type]
+        return list(pool.map(lambda job: train(*job), jobs))
 
 
 def final_score(folder: Path) -> float:
@@ -42,7 +44,7 @@ def test_cartpole_is_solved(agent: str, tmp_path: Path) -> None:
     """At some evaluation the pole stays up for at least 475 of 500 steps, in 2 of 3 seeds."""
     jobs = [(tmp_path, agent, "gym/CartPole-v1", 40_000, seed) for seed in range(3)]
     best = []
-    for folder in train_all(jobs):  # type: ignore[arg-type]
+    for folder in train_all(jobs):
         rows = read_metrics(folder / "metrics.jsonl")
         best.append(max(row["score"] for row in rows if row["kind"] == "evaluation"))
     assert sum(score >= 475 for score in best) >= 2, best
@@ -53,7 +55,7 @@ def test_noise_solves_deep_sea_more_often_than_epsilon_greedy(tmp_path: Path) ->
     for agent in ("dqn", "noisynet-dqn"):
         settings = ["evaluation.period_frames=10000", "evaluation.frames=100"]
         jobs = [(tmp_path, agent, "deep_sea/10", 10_000, seed, *settings) for seed in range(10)]
-        folders = train_all(jobs)  # type: ignore[arg-type]
+        folders = train_all(jobs)
         solved[agent] = sum(final_score(folder) > 0.5 for folder in folders)
     assert solved["noisynet-dqn"] >= solved["dqn"] + 3, solved
 
@@ -63,7 +65,7 @@ def test_minatar_breakout_follows_the_published_curve(tmp_path: Path) -> None:
     settings = ["evaluation.period_frames=500000", "evaluation.frames=5000"]
     jobs = [(tmp_path, "dqn", "minatar/breakout", 500_000, seed, *settings) for seed in range(2)]
     returns = []
-    for folder in train_all(jobs):  # type: ignore[arg-type]
+    for folder in train_all(jobs):
         rows = read_metrics(folder / "metrics.jsonl")
         returns.append([r["score"] for r in rows if r["kind"] == "episode"][-200:])
     mean = float(np.mean([np.mean(scores) for scores in returns]))
