@@ -65,7 +65,7 @@ from noisynet.loops import make_training
 from noisynet.runs import RunFolder
 
 settings = ["replay.capacity_steps=20000", "learning.starts_steps={warm_up}",
-            "evaluation.period_frames=4000000000", "checkpoint_period_frames=4000000"] + {settings}
+            "evaluation.period_frames=4000000000", "checkpoint_period_frames=40000"] + {settings}
 if "{agent}" in ("dqn", "dueling"):
     settings.append("exploration.anneal_steps=1000")
 config = build_config("{agent}", "atari/pong", frames=4 * 10**9, settings=settings)
@@ -119,9 +119,10 @@ class Contestant:
         return steps / self.read()
 
     def stop(self) -> None:
-        """End the process."""
-        self.process.kill()
-        self.process.wait()
+        """Let the process end by itself, so that it clears up."""
+        assert self.process.stdin is not None
+        self.process.stdin.close()
+        self.process.wait(timeout=60)
 
 
 def contestants(sb3: str | None, update_period: int) -> dict[str, tuple[str, str]]:
