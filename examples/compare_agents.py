@@ -1,8 +1,8 @@
-"""What `make demo` runs: DQN and NoisyNet-DQN beside each other, in about five minutes.
+"""What `make compare` runs: DQN and NoisyNet-DQN beside each other, in about six minutes.
 
 Both agents learn Deep Sea 10 over five seeds, then MinAtar Breakout for a short while, through the
 same command that a user types. A table compares their evaluation scores; the learning curves and a
-video of the noisy agent's best game are written to `demo/`.
+video of the noisy agent's best game are written to `comparison/`.
 """
 
 from __future__ import annotations
@@ -145,7 +145,7 @@ def draw(out: Path, parts: Sequence[Part], path: Path) -> None:
 
 def main() -> None:
     """Train, compare, draw, render."""
-    out, started = Path("demo"), time.monotonic()
+    out, started = Path("comparison"), time.monotonic()
     jobs = [
         (part, agent, seed)
         for part in reversed(PARTS)  # the long ones first keep both cores busy to the end
