@@ -19,7 +19,7 @@ check: $(INSTALLED)
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 
-test-slow: $(INSTALLED) ## the tests marked slow: learning, exhaustive faults
+test-slow: $(INSTALLED) ## the tests marked slow: every game, exhaustive faults
 	$(BIN)/python -m pytest -m slow --timeout=3600
 
 bench: $(INSTALLED) ## every benchmark, one after the other
