@@ -135,6 +135,8 @@ def watch(
         made = render_episode(run, output, episode=chosen, noise=noise)  # type: ignore[arg-type]
     except (RunError, ValueError, ImportError) as error:
         _fail(str(error))
+    for note in made.notes:
+        _say(note)
     _say(f"{made.frames} pictures, {made.seconds:.0f} s, score {made.score:.1f}: {made.path}")
 
 

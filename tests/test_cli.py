@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -242,3 +243,15 @@ def test_the_doctor_finds_this_installation_well() -> None:
     assert ended.exit_code == 0, ended.output
     assert "FAIL" not in ended.output
     assert "trained, stopped and continued on deep_sea/5" in ended.output
+
+
+def test_watch_says_what_the_video_does_not_show(trained: tuple[Path, str], tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    shutil.copytree(trained[0], run)
+    for trace in (run / "traces").glob("*-on.safetensors"):
+        trace.unlink()
+    video = tmp_path / "game.mp4"
+    ended = invoke("watch", str(run), "-o", str(video), "--noise", "on")
+    assert ended.exit_code == 0, ended.output
+    assert "noise off" in ended.output
+    assert video.stat().st_size > 0
