@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -16,8 +18,16 @@ def epsilon_at(exploration: config.EpsilonGreedy, step: int, starts_steps: int) 
 
 
 def epsilon_greedy(
-    greedy: NDArray[np.int64], epsilon: float, num_actions: int, stream: np.random.Generator
+    greedy: Callable[[], NDArray[np.int64]],
+    epsilon: float,
+    count: int,
+    num_actions: int,
+    stream: np.random.Generator,
 ) -> NDArray[np.int64]:
-    """Each action [N] replaced by a uniform one with probability ε."""
-    explore = stream.random(len(greedy)) < epsilon
-    return np.where(explore, stream.integers(num_actions, size=len(greedy)), greedy)
+    """Each of `count` greedy actions replaced by a uniform one with probability ε.
+
+    The greedy ones are asked for only if one of them is taken: no value is computed in vain.
+    """
+    explore = stream.random(count) < epsilon
+    uniform = stream.integers(num_actions, size=count)
+    return uniform if explore.all() else np.where(explore, uniform, greedy())

@@ -105,13 +105,13 @@ class ValueAgent:
             epsilon = epsilon_at(self.config.exploration, step, starts)
         else:
             epsilon = float(warming_up and self.config.exploration.warm_up == "uniform")
-        if epsilon >= 1:  # no value would be used
-            greedy = np.zeros(count, np.int64)
-        else:
-            greedy = self._greedy_while_training(observation)
-        if epsilon > 0:
-            greedy = epsilon_greedy(greedy, epsilon, self.spec.num_actions, self.explore)
-        return greedy
+
+        def greedy() -> NDArray[np.int64]:
+            return self._greedy_while_training(observation)
+
+        if epsilon == 0:
+            return greedy()
+        return epsilon_greedy(greedy, epsilon, count, self.spec.num_actions, self.explore)
 
     def begin_episode(self) -> None:
         """Tell the agent that an episode begins, for noise that is redrawn by episodes."""
@@ -261,14 +261,19 @@ class EvaluationPolicy:
 
     def act(self, observation: NDArray[Any]) -> NDArray[np.int64]:
         """Choose actions [N] for observations [N, stack, *frame]."""
+        if self.epsilon == 0:
+            return self._greedy(observation)
+        count, actions = len(observation), self.agent.spec.num_actions
+        return epsilon_greedy(
+            lambda: self._greedy(observation), self.epsilon, count, actions, self.explore
+        )
+
+    def _greedy(self, observation: NDArray[Any]) -> NDArray[np.int64]:
         if self.noisy:
             rows = len(observation) if len(observation) > 1 else None
             resample_noise(self.network, self.stream, rows)
         with self.agent._mean_unless(self.network, self.noisy):
-            greedy = greedy_actions(self.network, self.agent.to_device(observation))
-        if self.epsilon == 0:
-            return greedy
-        return epsilon_greedy(greedy, self.epsilon, self.agent.spec.num_actions, self.explore)
+            return greedy_actions(self.network, self.agent.to_device(observation))
 
 
 @torch.no_grad()

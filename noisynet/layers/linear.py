@@ -42,7 +42,8 @@ class _PerturbedWeight(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, mu: Tensor, sigma: Tensor, outputs: Tensor, inputs: Tensor) -> Tensor:
         ctx.save_for_backward(outputs, inputs)
-        return (sigma * inputs).mul_(outputs.unsqueeze(-1)).add_(mu)
+        noise = sigma * inputs
+        return torch.addcmul(mu, noise, outputs.unsqueeze(-1), out=noise)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor, None, None]:

@@ -19,6 +19,7 @@ from noisynet.envs import Environment, EnvironmentSpec
 from noisynet.evaluation import EvaluationResult, evaluate, make_configured_environment
 from noisynet.layers import sigma_summary
 from noisynet.loops.off_policy import OffPolicyLoop, Tick
+from noisynet.loops.process import prepare_process
 from noisynet.replay import FrameStore
 from noisynet.runs import (
     Checkpoint,
@@ -108,7 +109,7 @@ def make_training(
     stop: Callable[[], bool],
 ) -> Training:
     """Build a run's parts and take up its newest checkpoint."""
-    torch.set_flush_denormal(True)  # denormal optimiser statistics are many times slower
+    prepare_process()
     environment = make_configured_environment(config, config.num_envs)
     try:
         agent = ValueAgent(config, environment.spec, device)

@@ -25,21 +25,25 @@ class Torso(nn.Module):
         super().__init__()
         self.scale = scale
         self.image_shape = _image_shape(observation_shape)
-        # Channels-last convolutions take two thirds of the time on CPUs; the numbers are the same.
-        is_image = len(self.image_shape) == 3
-        self.memory_format = torch.channels_last if is_image else torch.contiguous_format
         self.layers = _CONVOLUTIONS[kind](self.image_shape[0])
         for layer in self.layers:
-            if isinstance(layer, nn.Conv2d):
+            if isinstance(layer, nn.Conv2d):  # two thirds of the time on CPUs
                 layer.weight.data = layer.weight.data.contiguous(memory_format=torch.channels_last)
         with torch.no_grad():
             self.features = self.layers(torch.zeros(1, *self.image_shape)).shape[1]
 
     def forward(self, observation: Tensor) -> Tensor:
         """The features of a batch of observations."""
-        x = observation.reshape(-1, *self.image_shape).contiguous(memory_format=self.memory_format)
-        x = x.to(self._dtype)
-        features: Tensor = self.layers(x if self.scale == 1 else x * self.scale)
+        images = observation.reshape(-1, *self.image_shape)
+        if len(self.image_shape) != 3:
+            features: Tensor = self.layers(images.to(self._dtype) * self.scale)
+            return features
+        # Channels-last, channel by channel: a third of the time of torch's own transposition.
+        shape, device = images.shape, images.device
+        x = torch.empty(shape, dtype=self._dtype, device=device, memory_format=torch.channels_last)
+        for channel in range(shape[1]):
+            torch.mul(images[:, channel], self.scale, out=x[:, channel])
+        features = self.layers(x)
         return features
 
     @property
@@ -61,17 +65,17 @@ def _nature(channels: int) -> nn.Sequential:
     # Nature, methods: 32 of 8×8/4, 64 of 4×4/2, 64 of 3×3/1, no padding.
     return nn.Sequential(
         nn.Conv2d(channels, 32, 8, stride=4),
-        nn.ReLU(),
+        nn.ReLU(inplace=True),
         nn.Conv2d(32, 64, 4, stride=2),
-        nn.ReLU(),
+        nn.ReLU(inplace=True),
         nn.Conv2d(64, 64, 3, stride=1),
-        nn.ReLU(),
+        nn.ReLU(inplace=True),
         nn.Flatten(),
     )
 
 
 def _minatar(channels: int) -> nn.Sequential:
-    return nn.Sequential(nn.Conv2d(channels, 16, 3, stride=1), nn.ReLU(), nn.Flatten())
+    return nn.Sequential(nn.Conv2d(channels, 16, 3, stride=1), nn.ReLU(inplace=True), nn.Flatten())
 
 
 def _flat(_inputs: int) -> nn.Sequential:
