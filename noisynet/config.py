@@ -62,7 +62,8 @@ class NoisyWeights(_Part):
     """The initial noise: σ = sigma0/√p (factorised) or sigma0 itself (independent); None: the
     paper's, 0.5 or 0.017."""
     redraw: Literal["action", "update", "episode"] = "action"
-    """When acting noise is redrawn: Algorithm 1 does it at every action."""
+    """When acting noise is redrawn: Algorithm 1 does it at every action; `episode` is for one
+    environment only."""
     warm_up: Literal["noisy", "uniform"] | None = None
     """How to act before learning starts; None: noisily, but uniformly where sigma0 is a fifth of
     the paper's or less (0.1 if factorised), which would otherwise be nearly one constant action."""
@@ -215,6 +216,13 @@ class Config(_Part):
                 f"learning.starts_steps ({self.learning.starts_steps}) is below num_envs × "
                 f"learning.n_step ({self.num_envs * self.learning.n_step}): learning could not "
                 "start from complete returns"
+            )
+        noisy = self.exploration if isinstance(self.exploration, NoisyWeights) else None
+        if noisy is not None and noisy.redraw == "episode" and self.num_envs > 1:
+            problems.append(
+                f"exploration.redraw=episode expects num_envs=1, got {self.num_envs}: an episode "
+                "that begins in one environment would redraw the noise of all in the midst of "
+                "theirs; set num_envs=1, or exploration.redraw=action or update"
             )
         if problems:
             raise ValueError("; ".join(problems))

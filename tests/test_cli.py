@@ -81,6 +81,10 @@ BAD_COMMANDS: dict[str, tuple[list[str], list[str]]] = {
         [*PONG, "--set", "replay.capacity_steps=10"],
         [r"replay.capacity_steps \(10\) is below learning.batch_size \(32\)", "starts_steps"],
     ),
+    "noise of one episode for several environments": (
+        [*PONG, "--set", "exploration.redraw=episode", "--set", "num_envs=4"],
+        ["exploration.redraw=episode expects num_envs=1, got 4.*set num_envs=1, or"],
+    ),
     "a kind that is not": (
         [*PONG, "--set", "replay.kind=prioritized"],
         ["replay.*'prioritized'.*'prioritised'"],

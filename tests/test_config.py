@@ -445,6 +445,16 @@ def test_a_bad_setting_is_refused_with_its_reason(settings: list[str], error: st
     assert re.search(error, "\n".join(refusal("dqn", "deep_sea/10", settings=settings)))
 
 
+def test_noise_of_whole_episodes_is_refused_where_several_environments_share_it() -> None:
+    settings = ["exploration.redraw=episode", "num_envs=3"]
+    (error,) = refusal("noisynet-dqn", "deep_sea/10", settings=settings)
+    assert error.startswith("exploration.redraw=episode expects num_envs=1, got 3: ")
+    assert error.endswith("set num_envs=1, or exploration.redraw=action or update")
+    for allowed in ("action", "update"):
+        settings = [f"exploration.redraw={allowed}", "num_envs=3"]
+        assert build_config("noisynet-dqn", "deep_sea/10", settings=settings).num_envs == 3
+
+
 def test_the_smallest_start_of_learning_is_allowed() -> None:
     settings = ["num_envs=8", "learning.n_step=4", "learning.starts_steps=32"]
     assert build_config("dqn", "deep_sea/10", settings=settings).learning.starts_steps == 32

@@ -445,7 +445,7 @@ def test_a_restored_loop_continues_bit_for_bit(name: str, num_envs: int, tmp_pat
     "settings",
     [
         ("replay.kind=prioritised", "replay.capacity_steps=60", "learning.n_step=3"),
-        ("exploration.redraw=episode", "exploration.noise=independent"),
+        ("exploration.redraw=episode", "exploration.noise=independent", "num_envs=1"),
         ("exploration.redraw=update", "exploration.warm_up=uniform"),
         ("optimiser.kind=centred-rmsprop", "learning.update_period_steps=4"),
     ],
