@@ -13,9 +13,18 @@ from collections.abc import Iterable, Mapping
 from fractions import Fraction
 from typing import Annotated, Any, Final, Literal, Self, get_args
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    TypeAdapter,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
 
 from noisynet import paper, presets
+from noisynet.contradictions import contradictions
 from noisynet.envs.make import parse_environment
 
 AgentName = Literal["dqn", "dueling", "noisynet-dqn", "noisynet-dueling"]
@@ -193,39 +202,8 @@ class Config(_Part):
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
-        problems = []
-        if self.agent.startswith("noisynet") != (self.exploration.kind == "noisy-weights"):
-            problems.append(f"{self.agent} does not explore by {self.exploration.kind}")
-        capacity, batch = self.replay.capacity_steps, self.learning.batch_size
-        if capacity < batch:
-            problems.append(
-                f"replay.capacity_steps ({capacity}) is below learning.batch_size ({batch})"
-            )
-        if self.learning.starts_steps > capacity:
-            problems.append(
-                f"learning.starts_steps ({self.learning.starts_steps}) is above "
-                f"replay.capacity_steps ({capacity}): learning could not start from a full batch"
-            )
-        if self.learning.starts_steps < batch:
-            problems.append(
-                f"learning.starts_steps ({self.learning.starts_steps}) is below "
-                f"learning.batch_size ({batch})"
-            )
-        if self.learning.starts_steps < self.num_envs * self.learning.n_step:
-            problems.append(
-                f"learning.starts_steps ({self.learning.starts_steps}) is below num_envs × "
-                f"learning.n_step ({self.num_envs * self.learning.n_step}): learning could not "
-                "start from complete returns"
-            )
-        noisy = self.exploration if isinstance(self.exploration, NoisyWeights) else None
-        if noisy is not None and noisy.redraw == "episode" and self.num_envs > 1:
-            problems.append(
-                f"exploration.redraw=episode expects num_envs=1, got {self.num_envs}: an episode "
-                "that begins in one environment would redraw the noise of all in the midst of "
-                "theirs; set num_envs=1, or exploration.redraw=action or update"
-            )
-        if problems:
-            raise ValueError("; ".join(problems))
+        if problems := contradictions(_flat(dict(self))):
+            raise ValueError("\n".join(problems))
         return self
 
 
@@ -262,11 +240,12 @@ def build_config(
         errors.append(_unknown("agent", agent, AGENTS))
         # The settings are judged as of the agent that was probably meant.
         agent = next(iter(_nearest(agent, AGENTS)), "dqn")
+    default_preset = presets.DEFAULT_PRESETS.get(environment.partition("/")[0], "paper")
     if preset is None:
-        preset = presets.DEFAULT_PRESETS.get(environment.partition("/")[0], "paper")
+        preset = default_preset
     elif preset not in PRESETS:
         errors.append(_unknown("preset", preset, PRESETS))
-        preset = "paper"
+        preset = next(iter(_nearest(preset, PRESETS)), default_preset)  # likewise
     noisy = agent.startswith("noisynet")
     layers = [presets.DEFAULT_KINDS, presets.AGENT_SETTINGS[agent]]
     layers += [presets.DUELING_SETTINGS] if "dueling" in agent else []
@@ -337,17 +316,54 @@ def _validated(flat: dict[str, Any], errors: list[str]) -> Config:
     try:
         config = Config.model_validate(nested)
     except ValidationError as error:
-        errors += [_explain(found, nested) for found in error.errors()]
+        found = error.errors()
+        errors += [_explain(one, nested) for one in found]
+        # pydantic compares fields only where each is valid by itself.
+        wrong = {".".join(_path(one)[:2]) for one in found if one["loc"]}
+        errors += contradictions(_valid_settings(nested, wrong)) if wrong else []
     if errors:
         raise ConfigError("\n".join(dict.fromkeys(errors)))
     return config
 
 
-def _explain(error: Any, nested: dict[str, Any]) -> str:
-    """One line for one of pydantic's errors, with the nearest valid key."""
+def _valid_settings(nested: dict[str, Any], wrong: set[str]) -> dict[str, Any]:
+    """Every field but the wrong ones, by dotted key; the default where nothing is given."""
+    fields: dict[str, Any] = {}
+    for name, field in Config.model_fields.items():
+        if name in wrong:
+            continue
+        if name in nested:
+            given = nested[name]
+            if isinstance(given, dict):
+                given = {k: v for k, v in given.items() if f"{name}.{k}" not in wrong}
+            fields[name] = TypeAdapter(field.rebuild_annotation()).validate_python(given)
+        else:
+            fields[name] = field.get_default(call_default_factory=True)
+    return {key: value for key, value in _flat(fields).items() if key not in wrong}
+
+
+def _flat(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """A configuration's fields by dotted key."""
+    flat: dict[str, Any] = {}
+    for name, value in fields.items():
+        if isinstance(value, _Part):
+            flat |= {f"{name}.{inner}": setting for inner, setting in value}
+        else:
+            flat[name] = value
+    return flat
+
+
+def _path(error: Any) -> list[str]:
+    """Where one of pydantic's errors is, as in a dotted key."""
     path = [str(part) for part in error["loc"]]
-    if path and path[0] in ("exploration", "optimiser", "replay"):
+    if path and path[0] in _KINDS:
         del path[1:2]  # the kind, which is no part of the key
+    return path
+
+
+def _explain(error: Any, nested: dict[str, Any]) -> str:
+    """One line for one of pydantic's errors, with the nearest valid key or choice."""
+    path = _path(error)
     key = ".".join(path)
     if error["type"] == "extra_forbidden":
         known = list(_known_keys(nested))
@@ -356,32 +372,58 @@ def _explain(error: Any, nested: dict[str, Any]) -> str:
         return f"unknown key {key!r}{hint}"
     if key == "agent":
         return _unknown("agent", str(error["input"]), AGENTS)
+    if error["type"] == "union_tag_invalid":
+        return _not_a_choice(f"{key}.kind", error["input"]["kind"], list(_KINDS[key]))
+    if error["type"] == "literal_error":
+        part = _part(path[0], nested)
+        assert part is not None  # the agent's name is the only other choice
+        return _not_a_choice(key, error["input"], _choices(part.model_fields[path[1]].annotation))
     message = error["msg"].removeprefix("Value error, ")
     if not key or error["type"] == "value_error":
         return f"{key}: {message}" if key and key != "environment" else message
     return f"{key}: {message}, got {error['input']!r}"
 
 
+def _not_a_choice(key: str, came: Any, choices: list[str]) -> str:
+    near = _nearest(came, choices) if isinstance(came, str) else []
+    hint = f"; did you mean {near[0]!r}?" if near else ""
+    return f"{key}: expected {' or '.join(map(repr, choices))}, got {came!r}{hint}"
+
+
+def _choices(annotation: Any) -> list[str]:
+    """The texts of a `Literal`, which may stand in a union."""
+    found: list[str] = []
+    for argument in get_args(annotation):
+        found += [argument] if isinstance(argument, str) else _choices(argument)
+    return found
+
+
+_KINDS: Final[dict[str, dict[str, type[_Part]]]] = {
+    "exploration": {"epsilon-greedy": EpsilonGreedy, "noisy-weights": NoisyWeights},
+    "optimiser": {"centred-rmsprop": CentredRMSProp, "adam": Adam},
+    "replay": {"uniform": UniformReplay, "prioritised": PrioritisedReplay},
+}
+_FIXED: Final[dict[str, type[_Part]]] = {
+    "network": Network,
+    "learning": Learning,
+    "evaluation": Evaluation,
+}
+
+
+def _part(name: str, nested: dict[str, Any]) -> type[_Part] | None:
+    """What this configuration has under `name`; None for a value, or an unknown kind."""
+    if name not in _KINDS:
+        return _FIXED.get(name)
+    kind: Any = next(iter(_KINDS[name]))
+    if isinstance(chosen := nested.get(name), dict):
+        kind = chosen.get("kind", kind)
+    return _KINDS[name].get(kind) if isinstance(kind, str) else None
+
+
 def _known_keys(nested: dict[str, Any]) -> Iterable[str]:
     """Every dotted key of the parts that this configuration has."""
-    kinds: dict[str, dict[str, type[_Part]]] = {
-        "exploration": {"epsilon-greedy": EpsilonGreedy, "noisy-weights": NoisyWeights},
-        "optimiser": {"centred-rmsprop": CentredRMSProp, "adam": Adam},
-        "replay": {"uniform": UniformReplay, "prioritised": PrioritisedReplay},
-    }
-    fixed: dict[str, type[_Part]] = {
-        "network": Network,
-        "learning": Learning,
-        "evaluation": Evaluation,
-    }
-    part: type[_Part] | None
     for name in Config.model_fields:
-        part = fixed.get(name)
-        if name in kinds:
-            default = next(iter(kinds[name]))
-            chosen = nested.get(name, {})
-            kind = chosen.get("kind", default) if isinstance(chosen, dict) else default
-            part = kinds[name].get(kind)
+        part = _part(name, nested)
         if part is None:
             yield name
         else:

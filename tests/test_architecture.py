@@ -28,7 +28,7 @@ MAY_IMPORT = {
     "experiments": {"loops", "runs", "config"},
     "reports": {"runs", "paper"},
     "integrations": {"layers"},
-    "config": {"paper", "envs", "presets"},
+    "config": {"paper", "envs", "presets", "contradictions"},
     "presets": {"paper"},
 }
 FREE = {"cli", "__init__", "__main__"}

@@ -87,7 +87,14 @@ BAD_COMMANDS: dict[str, tuple[list[str], list[str]]] = {
     ),
     "a kind that is not": (
         [*PONG, "--set", "replay.kind=prioritized"],
-        ["replay.*'prioritized'.*'prioritised'"],
+        ["replay.*'prioritized'; did you mean 'prioritised'"],
+    ),
+    "a contradiction beside a wrong choice": (
+        [*PONG, "--set", "replay.capacity_steps=10", "--set", "exploration.noise=factorized"],
+        [
+            r"replay.capacity_steps \(10\) is below learning.batch_size \(32\)",
+            "exploration.noise: .*'factorized'; did you mean 'factorised'",
+        ],
     ),
 }
 

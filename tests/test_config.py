@@ -406,15 +406,105 @@ def test_every_error_is_told_at_once_with_the_nearest_name() -> None:
         assert re.search(expected, text), expected
 
 
+CONTRADICTORY = ["exploration.kind=noisy-weights", "replay.capacity_steps=8"]
+CONTRADICTIONS = [
+    "dqn does not explore by noisy-weights",
+    "replay.capacity_steps (8) is below learning.batch_size (32)",
+    "learning.starts_steps (200) is above replay.capacity_steps (8): learning could not start from "
+    "a full batch",
+]
+
+
 def test_the_contradictions_are_told_together() -> None:
-    (error,) = refusal(
-        "dqn",
-        "deep_sea/10",
-        settings=["exploration.kind=noisy-weights", "replay.capacity_steps=8"],
-    )
-    assert "dqn does not explore by noisy-weights" in error
-    assert "replay.capacity_steps (8) is below learning.batch_size (32)" in error
-    assert "learning.starts_steps (200) is above replay.capacity_steps (8)" in error
+    assert refusal("dqn", "deep_sea/10", settings=CONTRADICTORY) == CONTRADICTIONS
+    stored = build_config("dqn", "deep_sea/10").model_dump()
+    stored["replay"]["capacity_steps"] = 8
+    with pytest.raises(ValidationError) as caught:
+        Config.model_validate(stored)
+    assert all(sentence in str(caught.value) for sentence in CONTRADICTIONS[1:])
+
+
+@pytest.mark.parametrize(
+    ("more", "error"),
+    [
+        (["learning.discount=2"], "learning.discount: "),
+        (["learning.discunt=0.9"], "unknown key 'learning.discunt'"),
+        (["network.hidden=[4, 0]"], "network.hidden.1: "),
+        (["optimiser.kind=adamw"], "optimiser.kind: "),
+        (["exploration.sigma0=-1"], "exploration.sigma0: "),
+        (["evaluation=3"], "evaluation: "),
+        (["nonsense"], "--set expected key=value"),
+    ],
+    ids=str,
+)
+def test_contradictions_are_told_beside_the_errors_of_single_fields(
+    more: list[str], error: str
+) -> None:
+    errors = refusal("dqn", "deep_sea/10", settings=[*CONTRADICTORY, *more])
+    assert set(CONTRADICTIONS) < set(errors)
+    (other,) = set(errors) - set(CONTRADICTIONS)
+    assert other.startswith(error)
+
+
+@pytest.mark.parametrize(
+    ("agent", "settings", "left"),
+    [
+        ("dqn", [*CONTRADICTORY, "learning.batch_size=0"], [0, 2]),
+        ("dqn", [*CONTRADICTORY, "learning.starts_steps=soon"], [0, 1]),
+        ("dqn", [*CONTRADICTORY, "learning=3"], [0]),
+        ("dqn", [*CONTRADICTORY, "replay.capacity_steps=-8"], [0]),
+        ("dqn", [*CONTRADICTORY, "exploration.kind=noise"], [1, 2]),
+        ("dqnn", CONTRADICTORY, [1, 2]),
+    ],
+    ids=str,
+)
+def test_a_field_with_an_error_of_its_own_contradicts_nothing(
+    agent: str, settings: list[str], left: list[int]
+) -> None:
+    errors = refusal(agent, "deep_sea/10", settings=settings)
+    assert errors[1:] == [CONTRADICTIONS[number] for number in left]
+
+
+def test_a_wrong_preset_is_not_blamed_for_the_settings_of_the_one_that_was_meant() -> None:
+    for preset in ("clasic", "zzz"):  # deep_sea has classic where none is asked for
+        (error,) = refusal(
+            "dqn", "deep_sea/10", preset=preset, settings=["replay.capacity_steps=1000"]
+        )
+        assert error.startswith(f"unknown preset {preset!r}")
+
+
+@pytest.mark.parametrize(
+    ("setting", "error"),
+    [
+        (
+            "exploration.noise=factorized",
+            "exploration.noise: expected 'factorised' or 'independent', got 'factorized'; "
+            "did you mean 'factorised'?",
+        ),
+        (
+            "learning.loss=hubert",
+            "learning.loss: expected 'huber' or 'squared', got 'hubert'; did you mean 'huber'?",
+        ),
+        (
+            "exploration.warm_up=uniformly",
+            "exploration.warm_up: expected 'noisy' or 'uniform', got 'uniformly'; "
+            "did you mean 'uniform'?",
+        ),
+        (
+            "replay.kind=prioritized",
+            "replay.kind: expected 'uniform' or 'prioritised', got 'prioritized'; "
+            "did you mean 'prioritised'?",
+        ),
+        ("learning.loss=xyz", "learning.loss: expected 'huber' or 'squared', got 'xyz'"),
+        ("learning.loss=3", "learning.loss: expected 'huber' or 'squared', got 3"),
+        ("replay.kind=[1]", "replay.kind: expected 'uniform' or 'prioritised', got [1]"),
+        ("replay.kind=3", "replay.kind: expected 'uniform' or 'prioritised', got 3"),
+    ],
+)
+def test_a_wrong_choice_is_told_the_nearest_one(setting: str, error: str) -> None:
+    assert refusal("noisynet-dqn", "atari/pong", settings=[setting]) == [error]
+    settings = [setting, "replay.kin=uniform"]
+    assert error in refusal("noisynet-dqn", "atari/pong", settings=settings)  # beside others, too
 
 
 @pytest.mark.parametrize(
@@ -427,7 +517,7 @@ def test_the_contradictions_are_told_together() -> None:
         (["replay.kind=prioritised", "replay.alpha=1.1"], r"replay.alpha: .*1"),
         (["replay.alpha=0.5"], r"unknown key 'replay.alpha'"),
         (["learning.loss=hubr"], r"learning.loss: .*'huber' or 'squared', got 'hubr'"),
-        (["exploration.kind=noisy"], r"exploration: .*'epsilon-greedy', 'noisy-weights'"),
+        (["exploration.kind=noisy"], r"exploration.kind: .*did you mean 'noisy-weights'"),
         (["learning.discount=1"], r"learning.discount: .*less than 1"),
         (["optimiser.learning_rate=Infinity"], r"optimiser.learning_rate: .*finite"),
         (["learning.max_gradient_norm=NaN"], r"learning.max_gradient_norm: "),
