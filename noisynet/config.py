@@ -265,12 +265,19 @@ def build_config(
     return _validated(_overridden(flat, given), errors)
 
 
+# What outlives a change of kind, because it means the same to every kind. The rate and the ε that
+# both optimisers have are tuned to one: who asks for Adam expects Adam's own, not RMSProp's.
+_OF_EVERY_KIND: Final = {"replay.capacity_steps"}
+
+
 def _overridden(flat: dict[str, Any], layer: Mapping[str, Any]) -> dict[str, Any]:
     """`flat` with `layer` over it; where the layer changes a kind, the old kind's settings go."""
     for key, value in layer.items():
         part, _, last = key.rpartition(".")
         if last == "kind" and flat.get(key) != value:
-            flat = {k: v for k, v in flat.items() if not k.startswith(f"{part}.")}
+            flat = {
+                k: v for k, v in flat.items() if k in _OF_EVERY_KIND or not k.startswith(f"{part}.")
+            }
     return flat | dict(layer)
 
 

@@ -20,11 +20,13 @@ from noisynet.config import (
     ConfigError,
     EpsilonGreedy,
     NoisyWeights,
+    PrioritisedReplay,
+    UniformReplay,
     build_config,
     load_config,
     parse_count,
 )
-from noisynet.presets import DEFAULT_PRESETS
+from noisynet.presets import DEFAULT_PRESETS, PRESET_SETTINGS
 
 FAMILIES = {"atari": "atari/pong", "minatar": "minatar/breakout", "deep_sea": "deep_sea/10"}
 FAMILIES["gym"] = "gym/CartPole-v1"
@@ -284,6 +286,28 @@ def test_a_kind_takes_the_settings_of_the_kind_before_with_it() -> None:
     assert config.optimiser == Adam()  # not Dueling's learning rate for RMSProp
     config = build_config("dqn", "deep_sea/10", settings=["optimiser.kind=centred-rmsprop"])
     assert config.optimiser == CentredRMSProp()  # not the preset's learning rate for Adam
+
+
+def test_another_kind_of_replay_keeps_the_presets_capacity() -> None:
+    for preset, capacity in (("minatar", 100_000), ("classic", 50_000), ("paper", 1_000_000)):
+        config = build_config(
+            "dqn", "atari/pong", preset=preset, settings=["replay.kind=prioritised"]
+        )
+        assert config.replay == PrioritisedReplay(capacity_steps=capacity)
+    settings = ["replay.kind=prioritised", "replay.capacity_steps=60k"]
+    config = build_config("dqn", "minatar/breakout", settings=settings)
+    assert config.replay.capacity_steps == 60_000
+
+
+def test_what_only_the_old_kind_of_replay_had_goes_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    prioritised = {
+        "replay.kind": "prioritised",
+        "replay.alpha": 0.5,
+        "replay.capacity_steps": 99_999,
+    }
+    monkeypatch.setitem(PRESET_SETTINGS, "classic", PRESET_SETTINGS["classic"] | prioritised)
+    config = build_config("dqn", "deep_sea/10", settings=["replay.kind=uniform"])
+    assert config.replay == UniformReplay(capacity_steps=99_999)
 
 
 def test_a_kind_can_be_changed_and_set_in_one_go_in_any_order() -> None:
