@@ -105,10 +105,9 @@ def evaluate(
         agent, trained_frames = load_agent(run, _device(device))
         _say(f"{agent.config.agent} on {agent.config.environment} after {trained_frames:,} frames")
         for noise, result in evaluation_modes(agent, trained_frames, budget):
-            best = max(trace.score for trace in result.traces)
             unfinished = "" if result.completed else " (no episode was completed: partial return)"
             _print(
-                f"noise {noise:<4} score {result.score:>10.2f}  best {best:>10.2f}  "
+                f"noise {noise:<4} score {result.score:>10.2f}  best {result.best:>10.2f}  "
                 f"episodes {result.episodes}{unfinished}"
             )
     except (RunError, ValueError, ImportError) as error:

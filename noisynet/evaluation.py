@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -22,7 +22,7 @@ class EvaluationResult:
     Attributes:
         score: the mean return of the completed episodes; of the unfinished one if there is none.
         completed: whether `score` is of completed episodes.
-        traces: the completed episodes as seed and actions; the unfinished one if there is none.
+        traces: every episode as seed and actions; the last may be unfinished, and says so.
         frames: how many frames were played.
     """
 
@@ -34,7 +34,17 @@ class EvaluationResult:
     @property
     def episodes(self) -> int:
         """How many episodes were completed."""
-        return len(self.traces) if self.completed else 0
+        return sum(trace.finished for trace in self.traces)
+
+    @property
+    def best(self) -> float:
+        """The highest return among the episodes that `score` is the mean of."""
+        return max(trace.score for trace in counted(self.traces))
+
+
+def counted(traces: Sequence[Trace]) -> list[Trace]:
+    """The completed episodes; the unfinished ones if there are no others."""
+    return [trace for trace in traces if trace.finished] or list(traces)
 
 
 class Stacks:
@@ -83,10 +93,10 @@ def evaluate(
     policy = EvaluationPolicy(agent, noise, role)
     stacks, steps_left = Stacks(environment), -(-frames // environment.spec.frames_per_step)
     played = steps_left * environment.spec.frames_per_step
-    finished: list[Trace] = []
-    while True:
+    traces: list[Trace] = []
+    while steps_left:
         # Noise on and off meet the same games.
-        seed = episode_seed(agent.config.seed, "eval", training_frames, len(finished))
+        seed = episode_seed(agent.config.seed, "eval", training_frames, len(traces))
         stacks.begin(0, environment.start([seed])[0])
         actions, score, over = [], 0.0, False
         while not over and steps_left:
@@ -99,23 +109,21 @@ def evaluate(
             score += float(step.reward[0])
             over = bool(step.terminated[0] or step.truncated[0])
             steps_left -= 1
-        trace = Trace(
-            environment=agent.config.environment,
-            seed=seed,
-            actions=np.array(actions, np.uint8),
-            score=score,
-            evaluation=training_frames,
-            episode=len(finished),
-            noise=noise,
-            options=environment_options(agent.config),
+        traces.append(
+            Trace(
+                environment=agent.config.environment,
+                seed=seed,
+                actions=np.array(actions, np.uint8),
+                score=score,
+                evaluation=training_frames,
+                episode=len(traces),
+                noise=noise,
+                options=environment_options(agent.config),
+                finished=over,
+            )
         )
-        if over:
-            finished.append(trace)
-        if not steps_left:
-            break
-    traces = finished or [trace]
-    mean = float(np.mean([trace.score for trace in traces]))
-    return EvaluationResult(mean, bool(finished), traces, played)
+    mean = float(np.mean([trace.score for trace in counted(traces)]))
+    return EvaluationResult(mean, any(trace.finished for trace in traces), traces, played)
 
 
 def make_configured_environment(config: Config, num_envs: int) -> Environment:

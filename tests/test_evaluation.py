@@ -82,17 +82,17 @@ def counting_agent(environment: Environment, *settings: str) -> ValueAgent:
 
 
 @pytest.mark.parametrize(
-    ("frames", "played", "lengths", "score", "completed"),
+    ("frames", "played", "lengths", "episodes", "score"),
     [
-        (4 * 12, 48, [5, 5], 15.0, True),  # two games and two steps of a third
-        (4 * 10, 40, [5, 5], 15.0, True),  # exactly two
-        (4 * 5, 20, [5], 15.0, True),
-        (4 * 3, 12, [3], 6.0, False),  # none: the partial return 1 + 2 + 3
-        (4 * 4 + 1, 20, [5], 15.0, True),  # a step that was begun is played
+        (4 * 12, 48, [5, 5, 2], 2, 15.0),  # two games and two steps of a third
+        (4 * 10, 40, [5, 5], 2, 15.0),  # exactly two
+        (4 * 5, 20, [5], 1, 15.0),
+        (4 * 3, 12, [3], 0, 6.0),  # none: the partial return 1 + 2 + 3
+        (4 * 4 + 1, 20, [5], 1, 15.0),  # a step that was begun is played
     ],
 )
 def test_only_completed_episodes_count_unless_there_is_none(
-    frames: int, played: int, lengths: list[int], score: float, completed: bool
+    frames: int, played: int, lengths: list[int], episodes: int, score: float
 ) -> None:
     environment = Counting()
     result = evaluate(
@@ -104,9 +104,23 @@ def test_only_completed_episodes_count_unless_there_is_none(
     )
     assert result.frames == played
     assert [len(trace.actions) for trace in result.traces] == lengths
-    assert result.score == score
-    assert result.completed is completed
-    assert result.episodes == (len(lengths) if completed else 0)
+    assert [trace.finished for trace in result.traces] == [length == 5 for length in lengths]
+    assert result.score == result.best == score
+    assert result.completed is (episodes > 0)
+    assert result.episodes == episodes
+
+
+def test_an_unfinished_episode_is_never_the_best_of_completed_ones() -> None:
+    class Falling(Counting):
+        def _recv(self, actions: NDArray[np.int64]) -> Step:
+            step = super()._recv(actions)
+            return step._replace(reward=np.array([-float(self.t)]))
+
+    environment = Falling()
+    agent = counting_agent(environment)
+    result = evaluate(agent, environment, frames=4 * 6, training_frames=0, noise="on")
+    assert [trace.score for trace in result.traces] == [-15.0, -1.0]
+    assert result.best == result.score == -15.0
 
 
 def test_an_episode_cut_by_the_time_limit_is_complete() -> None:
@@ -127,10 +141,12 @@ def test_rewards_are_not_clipped_whatever_training_does() -> None:
 def test_the_score_is_the_mean_over_episodes() -> None:
     agent, environment = make("noisynet-dqn", "gym/CartPole-v1")
     result = evaluate(agent, environment, frames=300, training_frames=0, noise="on")
-    scores = [trace.score for trace in result.traces]
+    scores = [trace.score for trace in result.traces if trace.finished]
     assert len(set(scores)) > 2
+    assert len(scores) == len(result.traces) - 1
     assert result.score == pytest.approx(sum(scores) / len(scores))
-    assert sum(scores) <= 300  # one for each step: the unfinished episode is not among them
+    assert sum(scores) < 300  # one for each step: the unfinished episode is not among them
+    assert sum(trace.score for trace in result.traces) == 300  # but it is traced
 
 
 def test_every_episode_has_its_own_seed_of_run_evaluation_and_number() -> None:
@@ -139,8 +155,8 @@ def test_every_episode_has_its_own_seed_of_run_evaluation_and_number() -> None:
     result = evaluate(agent, environment, frames=4 * 12, training_frames=1_000, noise="on")
     expected = [episode_seed(7, "eval", 1_000, number) for number in range(3)]
     assert environment.seeds == expected
-    assert [trace.seed for trace in result.traces] == expected[:2]
-    assert [trace.episode for trace in result.traces] == [0, 1]
+    assert [trace.seed for trace in result.traces] == expected
+    assert [trace.episode for trace in result.traces] == [0, 1, 2]
     assert {trace.evaluation for trace in result.traces} == {1_000}
 
 
@@ -240,13 +256,14 @@ def test_a_trace_plays_again_to_the_same_score(
     result = evaluate(built, made, frames=150, training_frames=30, noise="on")
     assert result.completed
     for trace in result.traces:
-        assert replayed(trace) == (trace.score, True)
+        assert replayed(trace) == (trace.score, trace.finished)
 
 
 def test_an_unfinished_trace_plays_again_as_far_as_it_goes() -> None:
     built, made = make("noisynet-dqn", "gym/CartPole-v1")
     result = evaluate(built, made, frames=4, training_frames=0, noise="on")
     assert not result.completed
+    assert not result.traces[0].finished
     assert replayed(result.traces[0]) == (4.0, False)
 
 

@@ -110,7 +110,7 @@ def test_a_noisy_episode_becomes_an_mp4_and_the_run_stays_as_it_is(
     assert rendered.seconds == pytest.approx(7 / 3)
     # 64 pixels of deep_sea/4, ten times, and the panel.
     assert {frame.shape for frame in frames} == {(640, 640 + 480, 3)}
-    assert rendered.trace.episode == newest_traces(noisy_run, "on")[-1].episode
+    assert rendered.trace.episode == 2  # the last whole one
     assert rendered.score == rendered.trace.score
     assert rendered.notes == ()
     assert rendered.path == output
@@ -227,6 +227,39 @@ def test_an_episode_that_the_evaluation_cut_off_is_not_the_best(evaluated: RunFo
         metrics.append(row)
     trace, _ = choose_trace(evaluated, "best", "on")
     assert (trace.evaluation, trace.episode) == (20, 1)
+
+
+def test_an_unfinished_episode_is_neither_the_best_nor_the_last_of_others(
+    evaluated: RunFolder,
+) -> None:
+    file = list_traces(evaluated.traces_path)[-1]
+    traces = read_traces(file.path)
+    cut = replace(traces[-1], score=99.0, episode=3, finished=False)
+    write_traces(evaluated.traces_path, 20, [*traces, cut], noise="on")
+    assert [choose_trace(evaluated, name, "on")[0].score for name in ("best", "last")] == [7.0, 4.0]
+    assert choose_trace(evaluated, 3, "on")[0].score == 99.0  # it can still be asked for
+
+
+def test_where_no_episode_was_finished_the_unfinished_one_is_chosen(tmp_path: Path) -> None:
+    folder = RunFolder(tmp_path / "run")
+    for evaluation, score in ((10, 2.0), (20, 1.0)):
+        cut = Trace("deep_sea/4", 0, np.zeros(2, np.uint8), score, evaluation, 0, "on", {}, False)
+        write_traces(folder.traces_path, evaluation, [cut], noise="on")
+    assert choose_trace(folder, "best", "on")[0].evaluation == 10
+    assert choose_trace(folder, "last", "on")[0].evaluation == 20
+    assert choose_trace(folder, 0, "on")[0].evaluation == 20
+
+
+def test_the_unfinished_episode_of_an_evaluation_can_be_watched(
+    noisy_run: Path, tmp_path: Path
+) -> None:
+    *whole, cut = newest_traces(noisy_run, "on")  # 15 frames: three games of four, and three steps
+    assert [trace.finished for trace in whole] == [True, True, True]
+    assert (cut.finished, cut.episode, len(cut.actions)) == (False, 3, 3)
+    rendered = render_episode(noisy_run, tmp_path / "game.mp4", episode=3, samples=2)
+    assert rendered.trace.episode == 3
+    assert rendered.notes == ("the evaluation ended before this episode did",)
+    assert len(decoded(rendered.path)[0]) == 3 + 3
 
 
 def test_an_unknown_episode_is_refused(evaluated: RunFolder) -> None:

@@ -19,7 +19,10 @@ __all__ = ["Noise", "Trace", "TraceFile", "list_traces", "read_traces", "write_t
 
 Noise = Literal["on", "off"]
 
-_FORMAT = 1
+_FORMAT = 2
+# Format 1 does not say which episode is unfinished. It held such a one only where none was
+# completed, which metrics.jsonl tells.
+_READABLE = (1, 2)
 _NAME = re.compile(r"(\d{12,})-(on|off)\.safetensors")
 # One key: safetensors writes several in an order that changes from process to process.
 _INDEX_KEY = "noisynet"
@@ -38,6 +41,8 @@ class Trace:
         episode: Number of the episode within the evaluation.
         noise: Whether the agent acted with noisy or with mean weights.
         options: Whatever else rebuilding the environment needs, JSON-able.
+        finished: Whether the game was over after the last action; an evaluation ends by its time,
+            so that its last episode may be cut off.
     """
 
     environment: str
@@ -48,6 +53,7 @@ class Trace:
     episode: int
     noise: Noise
     options: Mapping[str, Any] = field(default_factory=dict)
+    finished: bool = True
 
     def __post_init__(self) -> None:
         if self.actions.dtype != np.uint8 or self.actions.ndim != 1:
@@ -134,6 +140,7 @@ def read_traces(path: Path | str) -> list[Trace]:
                 episode=row["episode"],
                 noise=index["noise"],
                 options=row["options"],
+                finished=row["finished"] if index["format"] > 1 else True,
             )
             for row, stop in zip(rows, stops, strict=True)
         ]
@@ -162,6 +169,7 @@ def _index(evaluation: int, noise: Noise, traces: list[Trace]) -> dict[str, Any]
             "episode": int(trace.episode),
             "options": dict(trace.options),
             "length": len(trace.actions),
+            "finished": bool(trace.finished),
         }
         for trace in traces
     ]
@@ -181,8 +189,8 @@ def _read_checked(path: Path) -> tuple[dict[str, Any], NDArray[np.uint8]]:
     index = header["index"]
     if actions.dtype != np.uint8 or header["sha256"] != _digest(index, actions):
         raise ValueError("its SHA-256 does not match")
-    if index["format"] != _FORMAT:
-        raise ValueError(f"format {index['format']}; this version reads format {_FORMAT}")
+    if index["format"] not in _READABLE:
+        raise ValueError(f"format {index['format']}; this version reads formats {_READABLE}")
     return index, actions
 
 

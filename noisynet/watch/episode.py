@@ -15,7 +15,7 @@ from noisynet.agents import ValueAgent
 from noisynet.agents.streams import torch_stream
 from noisynet.config import Learning
 from noisynet.envs import Environment, Step, make_environment, parse_environment, screen_options
-from noisynet.evaluation import Stacks
+from noisynet.evaluation import Stacks, counted
 from noisynet.layers import noise_off, resample_noise
 from noisynet.networks import ValueNetwork, view_with_own_noise
 from noisynet.runs import RunError, RunFolder, Trace, list_traces, read_metrics, read_traces
@@ -76,7 +76,8 @@ def choose_trace(
     Args:
         folder: the run's.
         episode: "best" for the highest score of all evaluations, the newest of equals; "last" for
-            the newest evaluation's last; or a number within the newest evaluation, from 0.
+            the newest evaluation's last; or a number within the newest evaluation, from 0. The
+            first two pass over episodes that the end of an evaluation cut off, where others are.
         noise: whether to choose among the episodes played with noise or with mean weights; where
             there are none, among the others.
 
@@ -103,14 +104,13 @@ def choose_trace(
             f"expected traced evaluation episodes in {folder.traces_path}, got none; train beyond "
             "evaluation.period_frames first"
         )
-    if episode != "best":
-        traces = read_traces(chosen[-1].path)
-    else:
-        traces = [trace for file in chosen for trace in read_traces(file.path)]
-        cut = _cut_evaluations(folder)
+    if episode == "best":
         # The score of a game that was cut off by the end of the evaluation is not comparable.
-        whole = [trace for trace in traces if (trace.evaluation, trace.noise) not in cut]
-        traces = sorted(whole or traces, key=lambda trace: (trace.score, trace.evaluation))
+        traces = _whole([trace for file in chosen for trace in read_traces(file.path)], folder)
+        traces.sort(key=lambda trace: (trace.score, trace.evaluation))
+    else:
+        traces = read_traces(chosen[-1].path)
+        traces = _whole(traces, folder) if episode == "last" else traces
     if number is not None:
         known = [trace.episode for trace in traces]
         traces = [trace for trace in traces if trace.episode == number]
@@ -132,13 +132,16 @@ def _checked_episode(episode: str | int) -> int | None:
     return int(episode)
 
 
-def _cut_evaluations(folder: RunFolder) -> set[tuple[int, str]]:
-    """The evaluations too short for even one whole episode, as frames and noise."""
-    return {
+def _whole(traces: list[Trace], folder: RunFolder) -> list[Trace]:
+    """The completed episodes; the unfinished ones if there are no others."""
+    # Old traces do not say it themselves, but their evaluations do.
+    cut = {
         (row["frames"], row["noise"])
         for row in read_metrics(folder.metrics_path)
         if row.get("kind") == "evaluation" and not row["completed"]
     }
+    whole = [trace for trace in traces if (trace.evaluation, trace.noise) not in cut]
+    return counted(whole or traces)
 
 
 def play(trace: Trace, agent: ValueAgent, *, steps: int, samples: int) -> Played:

@@ -1,12 +1,15 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import random
 from pathlib import Path
 
 import numpy as np
 import pytest
+from safetensors.numpy import save
 
+from noisynet.runs.encoding import encode
 from noisynet.runs.files import RunDamaged, StorageError
 from noisynet.runs.traces import Noise, Trace, list_traces, read_traces, write_traces
 
@@ -33,7 +36,37 @@ def test_round_trip(tmp_path: Path) -> None:
     assert path.stat().st_size < 27_001 + 1000  # one byte per action
 
 
-def test_an_evaluation_without_a_finished_episode(tmp_path: Path) -> None:
+def test_an_unfinished_episode_is_marked(tmp_path: Path) -> None:
+    traces = [_trace(0, 5), dataclasses.replace(_trace(1, 3), finished=False)]
+    read = read_traces(write_traces(tmp_path, 4000, traces, noise="on"))
+    assert [trace.finished for trace in read] == [True, False]
+
+
+def _in_format(path: Path, number: int) -> Path:
+    """A file of one episode as the format of that number has it."""
+    actions = np.arange(7, dtype=np.uint8)
+    row = {"environment": "atari/pong", "seed": 3, "score": 2.0, "episode": 0, "options": {}}
+    rows = [row | {"length": 7} | ({"finished": False} if number > 1 else {})]
+    index = {"format": number, "evaluation": 4000, "noise": "on", "traces": rows}
+    digest = hashlib.sha256(encode(index) + actions.tobytes()).hexdigest()
+    header = encode({"sha256": digest, "index": index}).decode()
+    path.write_bytes(save({"actions": actions}, metadata={"noisynet": header}))
+    return path
+
+
+def test_files_from_before_the_mark_can_be_read(tmp_path: Path) -> None:
+    (old,) = read_traces(_in_format(tmp_path / "old.safetensors", 1))
+    assert (old.seed, old.actions.tolist(), old.finished) == (3, list(range(7)), True)
+    (new,) = read_traces(_in_format(tmp_path / "new.safetensors", 2))
+    assert not new.finished
+
+
+def test_files_of_a_later_format_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(RunDamaged, match=r"format 3; this version reads formats \(1, 2\)"):
+        read_traces(_in_format(tmp_path / "later.safetensors", 3))
+
+
+def test_an_evaluation_without_an_episode(tmp_path: Path) -> None:
     assert read_traces(write_traces(tmp_path, 0, [], noise="off")) == []
 
 
