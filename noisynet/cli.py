@@ -233,13 +233,9 @@ def _observers(config: Config, folder: RunFolder, tensorboard: bool) -> Iterator
     if tensorboard:
         from noisynet.loops.hooks import TensorBoard
 
-        try:
-            board = TensorBoard(folder)
-        except OSError as error:
-            observers[0].noted(f"TensorBoard is left out: {error}")
-        else:
-            observers.append(board)
-            closing.append(board.close)
+        board = TensorBoard(folder)
+        observers.append(board)
+        closing.append(board.close)
     if isinstance(observers[0], _Progress):
         observers[0].start()
         closing.append(observers[0].stop)
@@ -260,6 +256,9 @@ def _without_refusals(ended: threading.ExceptHookArgs) -> None:
 
 class _Quiet:
     """Where nobody watches: evaluations and notes only."""
+
+    def started(self, frames: int) -> None:
+        pass
 
     def logged(self, row: dict[str, Any], steps_per_second: float) -> None:
         pass
@@ -293,6 +292,9 @@ class _Progress:
 
     def stop(self) -> None:
         self.progress.stop()
+
+    def started(self, frames: int) -> None:
+        self.progress.update(self.task, completed=frames)
 
     def logged(self, row: dict[str, Any], steps_per_second: float) -> None:
         parts = [

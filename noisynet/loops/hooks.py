@@ -6,7 +6,7 @@ from typing import Any
 
 from torch.utils.tensorboard import SummaryWriter
 
-from noisynet.runs import RunFolder
+from noisynet.runs import RunFolder, read_metrics
 
 
 class TensorBoard:
@@ -17,20 +17,49 @@ class TensorBoard:
     """
 
     def __init__(self, folder: RunFolder) -> None:
-        self._writer = SummaryWriter(str(folder.path / "tensorboard"))
+        self._folder = folder
+        self._writer: SummaryWriter | None = None
+
+    def started(self, frames: int) -> None:
+        """Open the events, hiding those of a killed run that are to come again."""
+        self._writer = SummaryWriter(str(self._folder.path / "tensorboard"), purge_step=frames)
+        # Of this very frame some may be saved and some to come: the files know which are saved.
+        now = [row for row in read_metrics(self._folder.metrics_path) if row["frames"] == frames]
+        for row in now:
+            if row["kind"] == "train":
+                self._add_training(row)
+            elif row["kind"] == "evaluation":
+                self.evaluated(row)
+        timed = [row for row in read_metrics(self._folder.timing_path) if row["frames"] == frames]
+        for row in [row for row in timed if row["kind"] == "train"][-1:]:
+            self._add("train/steps_per_second", row["steps_per_second"], row)
+        self._flush()
 
     def logged(self, row: dict[str, Any], steps_per_second: float) -> None:
         """Write a row of training metrics."""
-        for key in ("score_last", "score_mean_100", "loss"):
-            if row[key] is not None:
-                self._writer.add_scalar(f"train/{key}", row[key], row["frames"])
-        for layer, sigma in row["sigma"].items():
-            self._writer.add_scalar(f"sigma/{layer}", sigma, row["frames"])
-        self._writer.add_scalar("train/steps_per_second", steps_per_second, row["frames"])
+        self._add_training(row)
+        self._add("train/steps_per_second", steps_per_second, row)
+        self._flush()
 
     def evaluated(self, row: dict[str, Any]) -> None:
         """Write a score."""
-        self._writer.add_scalar(f"evaluation/noise_{row['noise']}", row["score"], row["frames"])
+        self._add(f"evaluation/noise_{row['noise']}", row["score"], row)
+        self._flush()
+
+    def _add_training(self, row: dict[str, Any]) -> None:
+        for key in ("score_last", "score_mean_100", "loss"):
+            if row[key] is not None:
+                self._add(f"train/{key}", row[key], row)
+        for layer, sigma in row["sigma"].items():
+            self._add(f"sigma/{layer}", sigma, row)
+
+    def _add(self, name: str, value: float, row: dict[str, Any]) -> None:
+        assert self._writer is not None, "`started` comes first"
+        self._writer.add_scalar(name, value, row["frames"])
+
+    def _flush(self) -> None:
+        """At once: a run that is killed after its next checkpoint does not come back to these."""
+        assert self._writer is not None
         self._writer.flush()
 
     def noted(self, message: str) -> None:
@@ -38,4 +67,5 @@ class TensorBoard:
 
     def close(self) -> None:
         """Write what is left."""
-        self._writer.close()
+        if self._writer is not None:
+            self._writer.close()

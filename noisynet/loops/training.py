@@ -48,6 +48,9 @@ _SEGMENT_ROWS: Final = 4096
 class Observer(Protocol):
     """Whoever wants to know how a run is doing; none of this changes the run."""
 
+    def started(self, frames: int) -> None:
+        """The run begins, or goes on from a checkpoint at so many frames; comes first."""
+
     def logged(self, row: dict[str, Any], steps_per_second: float) -> None:
         """A row of training metrics was written."""
 
@@ -55,7 +58,7 @@ class Observer(Protocol):
         """An evaluation was finished."""
 
     def noted(self, message: str) -> None:
-        """Something worth saying happened."""
+        """Something worth saying happened, perhaps before the run started."""
 
 
 @dataclass(frozen=True)
@@ -185,6 +188,7 @@ class Training:
     def run(self) -> Outcome:
         """Go on until the budget is spent or somebody says stop."""
         self.folder.write_status("running", frames=self.frames, score=self.score)
+        self._tell(lambda observer: observer.started(self.frames))
         self.clock = (time.monotonic(), self.loop.steps)
         try:
             interrupted = self._run()
@@ -400,11 +404,11 @@ class Training:
         self._tell(lambda observer: observer.noted(message))
 
     def _tell(self, what: Callable[[Observer], None]) -> None:
-        """Observers change nothing: one that the disk refuses is left out from then on."""
+        """Observers change nothing: one that a file fails is left out from then on."""
         for observer in list(self.observers):
             try:
                 what(observer)
-            except OSError as error:
+            except (OSError, RunError) as error:
                 self.observers.remove(observer)
                 self._say(f"{type(observer).__name__} is left out from here on: {error}")
 
