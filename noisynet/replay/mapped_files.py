@@ -74,7 +74,7 @@ def open_columns(
 
 
 def _check_existing(folder: Path, described: dict[str, Any], sizes: dict[Path, int]) -> None:
-    found = json.loads((folder / LAYOUT_FILE).read_text())
+    found = _read_layout(folder / LAYOUT_FILE)
     if found != described:
         keys = sorted(key for key in described if found.get(key) != described[key])
         differences = "; ".join(f"{k}: expected {described[k]}, found {found.get(k)}" for k in keys)
@@ -90,6 +90,21 @@ def _check_existing(folder: Path, described: dict[str, Any], sizes: dict[Path, i
                 f"{path} should have {size:,} bytes, found {came}: the replay is damaged; "
                 "bring the file back or delete the folder and start again"
             )
+
+
+def _read_layout(path: Path) -> dict[str, Any]:
+    data = path.read_bytes()
+    try:
+        found = json.loads(data)
+    except ValueError:  # of the JSON, or of its encoding
+        found = None
+    if not isinstance(found, dict):
+        came = repr(data[:40])[1:] if data else "an empty file"
+        raise ValueError(
+            f"{path} should describe the replay's files as a JSON object, found {came}: the replay "
+            "is damaged; bring the file back or delete the folder and start again"
+        )
+    return found
 
 
 def _check_free_space(folder: Path, sizes: dict[Path, int]) -> None:

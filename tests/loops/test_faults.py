@@ -116,7 +116,7 @@ def test_a_run_whose_checkpoints_were_removed_never_starts_afresh(bench: Bench, 
         (_flip_all, "serials.bin", "are not all stored"),
         (_empty, "rewards.bin", "rewards.bin should have"),
         (Path.unlink, "frames.bin", "frames.bin should have"),
-        (_empty, "layout.json", "cannot be used"),
+        (_empty, "layout.json", "layout.json should describe the replay's files"),
     ],
 )
 def test_a_damaged_replay_is_named_and_refused(

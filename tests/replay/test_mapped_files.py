@@ -136,6 +136,24 @@ def test_a_damaged_file_is_named(tmp_path: Path, damage: str) -> None:
         make_store(tmp_path)
 
 
+@pytest.mark.parametrize(
+    ("data", "found"),
+    [
+        (b"", "an empty file"),
+        (b'{"version": 1, "slo', r"""'{"version": 1, "slo'"""),
+        (b"\xff\xfe", r"'\\xff\\xfe'"),
+        (b"[1, 2]", r"'\[1, 2\]'"),
+    ],
+)
+def test_a_damaged_layout_is_named_with_what_to_do(tmp_path: Path, data: bytes, found: str) -> None:
+    make_store(tmp_path)
+    (tmp_path / "layout.json").write_bytes(data)
+    message = rf"{tmp_path}/layout\.json should describe .* found {found}: .* bring the file back"
+    with pytest.raises(ValueError, match=message):
+        make_store(tmp_path)
+    assert (tmp_path / "layout.json").read_bytes() == data
+
+
 def test_a_creation_that_was_cut_short_is_made_anew(tmp_path: Path) -> None:
     (tmp_path / "frames.bin").write_bytes(b"x" * 100)
     store = make_store(tmp_path)
