@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal
+from typing import Final, Literal
 
 import torch
 from torch import Tensor, nn
@@ -19,12 +19,23 @@ class Torso(nn.Module):
         kind: which convolutions.
         observation_shape: (stack, *frame), of one observation.
         scale: what the observations are multiplied by, 1/255 for grey levels.
+
+    Raises:
+        ValueError: the convolutions do not fit the frames, which are no images or too small.
     """
 
     def __init__(self, kind: TorsoKind, observation_shape: Sequence[int], scale: float) -> None:
         super().__init__()
         self.scale = scale
         self.image_shape = _image_shape(observation_shape)
+        if not _fits(kind, self.image_shape):
+            side = _SMALLEST_SIDE[kind]
+            fitting = [other for other in _SMALLEST_SIDE if _fits(other, self.image_shape)]
+            raise ValueError(
+                f"torso {kind!r} expects frames that are images of at least {side}×{side}, got "
+                f"frames of shape {tuple(observation_shape[1:])}; "
+                f"choose network.torso={' or '.join(fitting)}"
+            )
         self.layers = _CONVOLUTIONS[kind](self.image_shape[0])
         for layer in self.layers:
             if isinstance(layer, nn.Conv2d):  # two thirds of the time on CPUs
@@ -65,6 +76,12 @@ def _image_shape(observation_shape: Sequence[int]) -> tuple[int, ...]:
     return (stack * int(torch.Size(frame).numel()),)
 
 
+def _fits(kind: TorsoKind, image_shape: tuple[int, ...]) -> bool:
+    if len(image_shape) != 3:
+        return kind == "flat"
+    return min(image_shape[1:]) >= _SMALLEST_SIDE[kind]
+
+
 def _nature(channels: int) -> nn.Sequential:
     # Nature, methods: 32 of 8×8/4, 64 of 4×4/2, 64 of 3×3/1, no padding.
     return nn.Sequential(
@@ -87,3 +104,6 @@ def _flat(_inputs: int) -> nn.Sequential:
 
 
 _CONVOLUTIONS = {"nature": _nature, "minatar": _minatar, "flat": _flat}
+
+# Below, the last convolution would be larger than its input.
+_SMALLEST_SIDE: Final[dict[TorsoKind, int]] = {"nature": 36, "minatar": 3, "flat": 1}

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import nn
 
-from noisynet.networks import Torso
+from noisynet.networks import Torso, TorsoKind
 
 
 def convolutions(torso: Torso) -> list[nn.Conv2d]:
@@ -59,6 +59,35 @@ def test_flat_hands_the_numbers_on_as_they_are() -> None:
     torso, observation = Torso("flat", (2, 3), 1.0), torch.randn(5, 2, 3)
     assert torso.features == 6
     assert torch.equal(torso(observation), observation.reshape(5, 6))
+
+
+@pytest.mark.parametrize(
+    ("kind", "shape", "message"),
+    [
+        (
+            "nature",
+            (1, 16),
+            r"images of at least 36×36, got frames of shape \(16,\); .*torso=flat$",
+        ),
+        ("minatar", (4, 6), r"images of at least 3×3, got frames of shape \(6,\); .*torso=flat$"),
+        ("nature", (4, 84, 35), r"at least 36×36, .* \(84, 35\); .*torso=minatar or flat$"),
+        ("nature", (1, 4, 10, 10), r"36×36, .* \(4, 10, 10\); .*torso=minatar or flat$"),
+        ("minatar", (1, 2, 9), r"at least 3×3, got frames of shape \(2, 9\); .*torso=flat$"),
+    ],
+    ids=str,
+)
+def test_frames_that_do_not_fit_are_refused_with_what_does(
+    kind: TorsoKind, shape: tuple[int, ...], message: str
+) -> None:
+    with pytest.raises(ValueError, match=f"^torso '{kind}' expects frames that are .*{message}"):
+        Torso(kind, shape, 1.0)
+
+
+@pytest.mark.parametrize(("kind", "side"), [("nature", 36), ("minatar", 3), ("flat", 1)])
+def test_the_smallest_images_that_are_allowed_fit(kind: TorsoKind, side: int) -> None:
+    torso = Torso(kind, (4, side, side), 1.0)
+    assert torso(torch.zeros(2, 4, side, side)).shape == (2, torso.features)
+    assert torso.features > 0
 
 
 def test_stacked_colour_frames_become_channels_in_order() -> None:
