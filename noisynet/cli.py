@@ -62,7 +62,9 @@ def train(
 
     chosen_device = _device(device)
     try:
-        if not folder_path.exists():  # what only shows when it is made is refused before, too
+        if not RunFolder(
+            folder_path
+        ).config_path.exists():  # what only shows when it is made is refused before, too
             rehearse(config)
     except (ValueError, ImportError) as error:
         _fail(str(error), code=2)

@@ -111,15 +111,22 @@ def make_training(
     observers: Sequence[Observer],
     stop: Callable[[], bool],
 ) -> Training:
-    """Build a run's parts and take up its newest checkpoint."""
+    """Build a run's parts and take up its newest checkpoint.
+
+    What a new run cannot be made of, such as a disk without room for the replay, leaves no folder.
+    """
     prepare_process()
-    environment = make_configured_environment(config, config.num_envs)
     try:
-        agent = ValueAgent(config, environment.spec, device)
-        training = Training(config, folder, environment, agent, observers, stop)
-        training.resume()
+        environment = make_configured_environment(config, config.num_envs)
+        try:
+            agent = ValueAgent(config, environment.spec, device)
+            training = Training(config, folder, environment, agent, observers, stop)
+            training.resume()
+        except BaseException:
+            environment.close()
+            raise
     except BaseException:
-        environment.close()
+        folder.remove_if_unused()
         raise
     return training
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import shutil
 import socket
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -86,6 +88,8 @@ class RunFolder:
         self.replay_path = self.path / "replay"
         self.checkpoints_path = self.path / "checkpoints"
         self.differences: tuple[Difference, ...] = ()
+        self._is_new = False
+        self._made: list[Path] = []
 
     @classmethod
     def create_or_open(
@@ -109,18 +113,39 @@ class RunFolder:
         """
         folder = cls(path)
         with storage_errors("make the run folder", folder.path):
+            folder._made = [p for p in (folder.path, *folder.path.parents) if not p.exists()]
             folder.path.mkdir(parents=True, exist_ok=True)
             if not folder.config_path.exists():
                 folder._refuse_foreign_files()
                 with folder.lock():  # or two first starts could each write their own config
                     if not folder.config_path.exists():
                         folder.write_config(config)
+                        folder._is_new = True
             for part in (folder.traces_path, folder.replay_path, folder.checkpoints_path):
                 part.mkdir(exist_ok=True)
         folder.differences = _compare(folder.read_config(), decode(encode(config)), must_match)
         if any(difference.identity for difference in folder.differences):
             raise _mismatch(folder)
         return folder
+
+    def remove_if_unused(self) -> None:
+        """Removes what `create_or_open` has made, if it made a new run that has kept nothing yet.
+
+        For whoever holds the lock and finds that the run cannot start: a folder left behind would
+        refuse the same command with a mended setting as another run's.
+        """
+        has_rows = self.metrics_path.exists() and self.metrics_path.stat().st_size > 0
+        if not self._is_new or has_rows or any(self.checkpoints_path.glob("*")):
+            return
+        for entry in self.path.iterdir():
+            if entry.is_dir():
+                shutil.rmtree(entry, ignore_errors=True)
+            else:
+                with suppress(OSError):
+                    entry.unlink()
+        for folder in self._made:  # the innermost first
+            with suppress(OSError):  # not empty: another run has moved in meanwhile
+                folder.rmdir()
 
     def read_config(self) -> dict[str, Any]:
         """The settings in config.json."""

@@ -250,17 +250,34 @@ def test_a_disk_without_room_for_the_first_checkpoint_stops_the_run_at_once(
     assert bench.remains(run) == bench.reference("deep_sea")
 
 
-def test_a_disk_too_small_for_the_replay_is_refused_before_the_first_step(
+def test_a_disk_too_small_for_the_replay_is_refused_and_nothing_is_left(
     bench: Bench, small_disk: Path
 ) -> None:
-    more = ("--set", "replay.capacity_steps=1M")
-    ended = bench.run(bench.command("deep_sea", small_disk, *more))
+    command = bench.command("deep_sea", small_disk / "runs")
+    ended = bench.run([*command, "--set", "replay.capacity_steps=1M"])
     assert ended.status == 1
     assert "the replay needs " in ended.said
     assert " are free" in ended.said
     assert "Traceback" not in ended.said
-    assert read_metrics(small_disk / "run" / "metrics.jsonl") == []
-    assert list((small_disk / "run" / "replay").iterdir()) == []
+    assert list(small_disk.iterdir()) == []
+    assert bench.run(command).status == 0  # the advice was to ask for less
+    assert bench.remains(small_disk / "runs" / "run") == bench.reference("deep_sea")
+
+
+def test_a_folder_from_before_is_kept_where_the_disk_has_no_room_for_the_replay(
+    bench: Bench, small_disk: Path
+) -> None:
+    command, run = bench.command("deep_sea", small_disk), small_disk / "run"
+    assert bench.run(command, ("files /replay/", 1)).status == -signal.SIGKILL
+    config = (run / "config.json").read_bytes()
+    filler = _fill(small_disk, leave=4 * 4096)
+    ended = bench.run(command)
+    assert ended.status == 1
+    assert "the replay needs " in ended.said
+    assert (run / "config.json").read_bytes() == config
+    filler.unlink()
+    assert bench.run(command).status == 0
+    assert bench.remains(run) == bench.reference("deep_sea")
 
 
 def test_checkpoints_that_became_read_only_stop_the_run_and_stay_loadable(

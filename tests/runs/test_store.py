@@ -37,6 +37,35 @@ def test_create_then_open_again(tmp_path: Path) -> None:
     assert run.config_path.stat().st_ino == before.st_ino
 
 
+def test_a_new_folder_that_was_not_used_can_be_removed_with_the_parents_it_made(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "out").mkdir()
+    run = _open(tmp_path / "out" / "game" / "agent" / "run")
+    with run.lock():
+        (run.replay_path / "frames.bin").write_bytes(b"half")
+        run.remove_if_unused()
+    assert [p.name for p in tmp_path.rglob("*")] == ["out"]
+    _open(run.path, seed=7)  # as if nothing had been
+
+
+def test_only_what_was_made_anew_is_removed(tmp_path: Path) -> None:
+    before = tmp_path / "before"
+    before.mkdir()
+    _open(before).remove_if_unused()  # an empty folder of the user's
+    assert list(before.iterdir()) == []
+    first, second = _open(tmp_path / "out" / "first"), _open(tmp_path / "out" / "second")
+    first.remove_if_unused()
+    assert [p.name for p in (tmp_path / "out").iterdir()] == ["second"]
+    _open(second.path).remove_if_unused()  # opened, not made
+    (second.checkpoints_path / "000000000000").mkdir()
+    second.remove_if_unused()  # used
+    (second.checkpoints_path / "000000000000").rmdir()
+    second.metrics_path.write_text("{}\n")
+    second.remove_if_unused()  # used, too
+    assert second.read_config()["seed"] == 0
+
+
 def test_another_identity_is_refused_naming_both_sides_of_everything(tmp_path: Path) -> None:
     _open(tmp_path / "run")
     other = {"name": "atari/breakout", "num_actions": 4}
