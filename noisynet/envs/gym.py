@@ -88,6 +88,12 @@ class GymEnvironment(Environment):
             action = int(actions[index]) + self._first_action
             result = game.step(action)
             observation, reward[index], terminated[index], truncated[index], _ = result
+            if not np.isfinite(reward[index]):  # nothing that is stored could be learnt from again
+                raise ValueError(
+                    f"expected a finite reward of {self.spec.name}, got {reward[index]} after "
+                    f"action {action}; mend the environment, or wrap it so that its rewards are "
+                    "finite, and register that"
+                )
             frames[index] = self._rule.encode(observation)
         return Step(frames, reward, terminated, truncated & ~terminated, np.zeros_like(terminated))
 

@@ -97,6 +97,7 @@ def train(
 
     Raises:
         NonFiniteLoss: the loss became NaN or infinite; the last checkpoint is kept.
+        ValueError: the environment gave a reward that is not finite; likewise.
         StorageError: the disk refused twice in a row to take a checkpoint, or a metric.
         RunDamaged: the folder's files are not what its checkpoints say.
     """

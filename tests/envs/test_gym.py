@@ -169,6 +169,18 @@ def test_the_registered_time_limit_truncates() -> None:
     assert not any(step.terminated[0] for step in steps)
 
 
+@pytest.mark.parametrize("reward", [np.nan, np.inf, -np.inf])
+def test_a_reward_that_is_not_finite_is_named(
+    reward: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with probe(box((1,), np.float32), [0.0]) as env:
+        env.start([1])
+        monkeypatch.setattr(Probe, "step", lambda *_: ([0.0], reward, False, False, {}))
+        message = rf"expected a finite reward of gym/{PROBE}, got {reward} after action 1; mend"
+        with pytest.raises(ValueError, match=message):
+            env.step(np.array([1]))
+
+
 def test_screens_come_from_render_when_asked_for() -> None:
     with probe(box((1,), np.float32), [0.0], colour=True) as env:
         env.start([1])

@@ -58,6 +58,50 @@ def _flip_all(path: Path) -> None:
     path.write_bytes(bytes(value ^ 4 for value in path.read_bytes()))
 
 
+# --- rewards --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("fault", "clip", "told", "soon"),
+    [
+        ("Nan-v0", "false", "expected a finite reward of {name}, got nan after action ", 0),
+        ("Nan-v0", "true", "expected a finite reward of {name}, got nan after action ", 0),
+        ("Infinite-v0", "false", "expected a finite reward of {name}, got inf after action ", 0),
+        ("Infinite-v0", "true", "expected a finite reward of {name}, got inf after action ", 0),
+        # Each can be stored; the sum over a batch is infinite as soon as it holds four of them.
+        ("Huge-v0", "false", "expected a finite loss at update ", 30),
+    ],
+)
+def test_rewards_that_cannot_be_learnt_from_stop_the_run_and_keep_a_finite_checkpoint(
+    fault: str,
+    clip: str,
+    told: str,
+    soon: int,
+    bench: Bench,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.syspath_prepend(Path(__file__).parent)  # the other process has it from its script
+    name = f"gym/faulty_environments:{fault}"
+    command = bench.command("deep_sea", tmp_path, "--set", f"learning.clip_rewards={clip}")
+    command[command.index("deep_sea/4")] = name
+    command += ["--set", "evaluation.period_frames=1000"]
+    command += ["--set", 'environment_options.arguments={"from_step": 150}']
+    for _ in range(2):  # and it does so again from that checkpoint
+        ended = bench.run(command)
+        assert ended.status == 1, ended.said
+        assert told.format(name=name) in ended.said
+        assert "Traceback" not in ended.said
+        status = RunFolder(tmp_path / "run").read_status()
+        assert status is not None
+        assert status["state"] == "failed"
+        assert told.format(name=name) in status["reason"]
+        assert 149 <= status["frames"] <= 149 + soon
+        checkpoint = bench.newest(tmp_path / "run")
+        assert 100 <= checkpoint.step <= status["frames"]
+        assert all(bool(tensor.isfinite().all()) for tensor in checkpoint.tensors.values())
+
+
 # --- checkpoints ----------------------------------------------------------------------------------
 
 
