@@ -7,7 +7,8 @@ and they take turns, a few hundred steps at a time, so that a busy machine slows
     python benchmarks/dqn.py --sb3 path/to/environment/bin/python
 
 stable-baselines3 needs an environment of its own outside the repository: `pip install
-torch==2.13.0`, then `pip install stable-baselines3 ale-py opencv-python-headless`.
+torch==2.13.0`, then `pip install stable-baselines3 ale-py opencv-python-headless`. Only with it are
+the results, which are cited, written over; `--out` writes whatever there is elsewhere.
 """
 
 from __future__ import annotations
@@ -159,9 +160,10 @@ def summarise(speeds: dict[str, list[float]]) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Let the contestants take turns, print the table and write the results file."""
+    """Let the contestants take turns, print the table and, with the peer, write the results."""
     parser = argparse.ArgumentParser(description="Agent steps per second on atari/pong")
     parser.add_argument("--sb3", help="the Python of an environment with stable-baselines3")
+    parser.add_argument("--out", type=Path, help="where the JSON goes, with or without --sb3")
     parser.add_argument("--rounds", type=int, default=12)
     parser.add_argument("--steps", type=int, default=200, help="steps of each turn")
     options = parser.parse_args()
@@ -190,9 +192,16 @@ def main() -> None:
             f"{name:<24}{row['steps_per_second']:>8.1f} steps/s "
             f"{row['ratio_to_our_dqn']:>6.2f} × our dqn (quartiles {low:.2f} to {high:.2f})"
         )
-    RESULTS.parent.mkdir(exist_ok=True)
-    RESULTS.write_text(json.dumps(report, indent=2) + "\n")
-    print(f"written to {RESULTS}")
+    out = options.out or (RESULTS if options.sb3 else None)
+    if out is None:
+        print(
+            f"not written: {RESULTS.name} is cited with stable-baselines3; give --sb3 PYTHON to "
+            "measure it too, or --out PATH to keep these figures"
+        )
+        return
+    out.parent.mkdir(parents=True, exist_ok=True)
+    out.write_text(json.dumps(report, indent=2) + "\n")
+    print(f"written to {out}")
 
 
 if __name__ == "__main__":

@@ -8,7 +8,8 @@ the figures are ratios to `nn.Linear` with their spread, so that a busy machine 
 
 Other libraries' layers take part where they can be imported. To have them, make an environment
 outside the repository: `pip install torch==2.13.0`, then `pip install torchrl pfrl tianshou` and
-`pip install --no-deps -e .`, and run this script with its Python.
+`pip install --no-deps -e .`, and run this script with its Python. Only with all of them are the
+results, which are cited, written over; `--out` writes whatever there is elsewhere.
 """
 
 from __future__ import annotations
@@ -51,6 +52,14 @@ def redraw_by(method: str) -> Redraw:
     return redraw
 
 
+PEERS: dict[str, tuple[str, str, Redraw]] = {
+    "torchrl": ("torchrl.modules", "NoisyLinear", redraw_by("reset_noise")),
+    "pfrl": ("pfrl.nn.noisy_linear", "FactorizedNoisyLinear", no_redraw),
+    "tianshou": ("tianshou.utils.net.discrete", "NoisyLinear", redraw_by("sample")),
+}
+"""Where the layer of each library is, and how it is redrawn."""
+
+
 def own_layers() -> dict[str, tuple[Layer, Redraw]]:
     """The plain layer, and ours."""
     return {
@@ -65,13 +74,8 @@ def own_layers() -> dict[str, tuple[Layer, Redraw]]:
 
 def peer_layers() -> dict[str, tuple[Layer, Redraw]]:
     """The layers of the libraries that are installed here."""
-    peers: dict[str, tuple[str, str, Redraw]] = {
-        "torchrl": ("torchrl.modules", "NoisyLinear", redraw_by("reset_noise")),
-        "pfrl": ("pfrl.nn.noisy_linear", "FactorizedNoisyLinear", no_redraw),
-        "tianshou": ("tianshou.utils.net.discrete", "NoisyLinear", redraw_by("sample")),
-    }
     found: dict[str, tuple[Layer, Redraw]] = {}
-    for library, (module, name, redraw) in peers.items():
+    for library, (module, name, redraw) in PEERS.items():
         try:
             kind: Any = getattr(import_module(module), name)
         except ImportError:
@@ -181,9 +185,10 @@ def table(summary: Mapping[str, Mapping[str, Any]]) -> str:
 
 
 def main() -> None:
-    """Time everything, print the table and write the results file."""
+    """Time everything, print the table and, if all peers took part, write the results file."""
     parser = argparse.ArgumentParser(description="What noise costs, as ratios to nn.Linear")
     parser.add_argument("--rounds", type=int, default=150, help="timed rounds of each task")
+    parser.add_argument("--out", type=Path, help="where the JSON goes, with or without peers")
     options = parser.parse_args()
     torch.manual_seed(0)
     peers = peer_layers()
@@ -216,9 +221,17 @@ def main() -> None:
         "tasks": summary,
         "drawing": drawing,
     }
-    RESULTS.parent.mkdir(exist_ok=True)
-    RESULTS.write_text(json.dumps(report, indent=2) + "\n")
-    print(f"\nwritten to {RESULTS}")
+    missing = [name for name in PEERS if name not in peers]
+    out = options.out or (None if missing else RESULTS)
+    if out is None:
+        print(
+            f"\nnot written: {RESULTS.name} is cited with {', '.join(missing)}, which cannot be "
+            "imported here; give --out PATH to keep these figures"
+        )
+        return
+    out.parent.mkdir(parents=True, exist_ok=True)
+    out.write_text(json.dumps(report, indent=2) + "\n")
+    print(f"\nwritten to {out}")
 
 
 if __name__ == "__main__":

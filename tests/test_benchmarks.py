@@ -1,0 +1,111 @@
+"""Benchmarks keep the results that are cited; nothing is timed here."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+from torch import nn
+
+BENCHMARKS = Path(__file__).parent.parent / "benchmarks"
+
+
+def load(name: str, cited: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    specification = importlib.util.spec_from_file_location(f"benchmark_{name}", BENCHMARKS / name)
+    assert specification is not None
+    assert specification.loader is not None
+    module = importlib.util.module_from_spec(specification)
+    specification.loader.exec_module(module)
+    cited.write_text("cited")
+    monkeypatch.setattr(module, "RESULTS", cited)
+    return module
+
+
+@pytest.fixture
+def cited(tmp_path: Path) -> Path:
+    """A results file that is there already."""
+    return tmp_path / "cited.json"
+
+
+@pytest.fixture
+def layers(cited: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    """The benchmark of the layers, with a second for every time."""
+    module = load("layers.py", cited, monkeypatch)
+
+    def measure(contestants: dict[str, Any], rounds: int) -> dict[str, dict[str, list[float]]]:
+        return {"learn 32": {name: [1.0] * rounds for name in contestants}}
+
+    monkeypatch.setattr(module, "measure", measure)
+    monkeypatch.setattr(module, "normals_ms", lambda count: 1.0)
+    monkeypatch.setattr(module.metadata, "version", lambda name: "1.0")
+    return module
+
+
+@pytest.fixture
+def dqn(cited: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    """The benchmark of training, with contestants that make a step a second."""
+    module = load("dqn.py", cited, monkeypatch)
+
+    class Idle:
+        def __init__(self, python: str, code: str) -> None:
+            pass
+
+        def run(self, steps: int) -> float:
+            return 1.0
+
+        def stop(self) -> None:
+            pass
+
+    monkeypatch.setattr(module, "Contestant", Idle)
+    return module
+
+
+def run(module: ModuleType, *arguments: str) -> None:
+    before, sys.argv = sys.argv, ["benchmark", "--rounds", "2", *arguments]
+    try:
+        module.main()
+    finally:
+        sys.argv = before
+
+
+@pytest.mark.parametrize("name", ["layers", "dqn"])
+def test_without_peers_a_benchmark_prints_and_leaves_the_cited_results(
+    name: str, request: pytest.FixtureRequest, cited: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    module = request.getfixturevalue(name)
+    if name == "layers":
+        module.peer_layers = lambda: {"pfrl": (nn.Linear, module.no_redraw)}  # but not the others
+    run(module)
+    assert cited.read_text() == "cited"
+    said = capsys.readouterr().out
+    assert "not written: cited.json is cited with " in said
+    assert "--out PATH" in said
+    assert ("torchrl, tianshou" if name == "layers" else "stable-baselines3") in said
+
+
+@pytest.mark.parametrize("name", ["layers", "dqn"])
+def test_a_benchmark_writes_what_there_is_where_it_is_told_to(
+    name: str, request: pytest.FixtureRequest, cited: Path, tmp_path: Path
+) -> None:
+    module = request.getfixturevalue(name)
+    if name == "layers":
+        module.peer_layers = dict
+    run(module, "--out", str(tmp_path / "new" / "mine.json"))
+    assert cited.read_text() == "cited"
+    assert json.loads((tmp_path / "new" / "mine.json").read_text())["rounds"] == 2
+
+
+@pytest.mark.parametrize("name", ["layers", "dqn"])
+def test_with_its_peers_a_benchmark_writes_the_cited_results(
+    name: str, request: pytest.FixtureRequest, cited: Path
+) -> None:
+    module = request.getfixturevalue(name)
+    if name == "layers":
+        module.peer_layers = lambda: dict.fromkeys(module.PEERS, (nn.Linear, module.no_redraw))
+    run(module, *(["--sb3", "python"] if name == "dqn" else []))
+    assert json.loads(cited.read_text())["rounds"] == 2
