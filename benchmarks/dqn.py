@@ -76,7 +76,7 @@ with tempfile.TemporaryDirectory() as parent:
     with make_training(config, folder, "cpu", [], lambda: False) as training:
         left, start = {warm_up} + 200, time.perf_counter()
         for tick in training.loop.run():
-            training._note(tick)
+            training.journal.note(tick)
             left -= 1
             if left == 0:
                 print(time.perf_counter() - start, flush=True)

@@ -98,8 +98,7 @@ def evaluate(
     device: Device = "auto",
 ) -> None:
     """Play the newest checkpoint with noise on and off, side by side."""
-    from noisynet.loops import load_agent
-    from noisynet.loops.training import evaluation_modes
+    from noisynet.loops import evaluation_modes, load_agent
     from noisynet.runs import RunError
 
     budget = None if frames is None else _count(frames)

@@ -134,6 +134,11 @@ def test_no_module_is_a_drawer() -> None:
     assert not [path for path in MODULES if path.stem in drawers]
 
 
+@pytest.mark.parametrize("path", MODULES, ids=module_name)
+def test_a_module_can_be_read_in_one_sitting(path: Path) -> None:
+    assert len(path.read_text().splitlines()) <= 500
+
+
 def test_importing_noisynet_does_not_import_torch_until_a_layer_is_used() -> None:
     code = "import sys, noisynet; assert 'torch' not in sys.modules; noisynet.NoisyLinear(2, 2)"
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -1,11 +1,10 @@
 """Loops: where an agent, an environment and a replay meet, and a run is kept alive."""
 
+from noisynet.loops.journal import Observer, evaluation_modes
 from noisynet.loops.off_policy import FinishedEpisode, OffPolicyLoop, RunningEpisode, Tick
 from noisynet.loops.training import (
-    Observer,
     Outcome,
     Training,
-    evaluation_modes,
     identity,
     load_agent,
     make_training,

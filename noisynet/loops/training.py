@@ -1,29 +1,26 @@
-"""A run from its folder: start or continue, log, evaluate, checkpoint, stop."""
+"""A run from its folder: start or continue, checkpoint, stop."""
 
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, Literal, Protocol
+from typing import Any, Final
 
-import numpy as np
 import torch
 
 from noisynet.agents import NonFiniteLoss, ValueAgent
 from noisynet.config import Config, load_config
 from noisynet.envs import Environment, EnvironmentSpec
-from noisynet.evaluation import EvaluationResult, evaluate, make_configured_environment
-from noisynet.layers import sigma_summary
-from noisynet.loops.off_policy import OffPolicyLoop, Tick
+from noisynet.evaluation import make_configured_environment
+from noisynet.loops.journal import Journal, Observer
+from noisynet.loops.off_policy import OffPolicyLoop
 from noisynet.loops.process import prepare_process
 from noisynet.replay import FrameStore
 from noisynet.runs import (
     Checkpoint,
-    MetricsLog,
     RunDamaged,
     RunError,
     RunFolder,
@@ -32,33 +29,13 @@ from noisynet.runs import (
     StorageError,
     load_newest,
     save_checkpoint,
-    write_traces,
 )
 
 SCHEMA: Final = "value-agent/1"
 """The version of what a checkpoint's tensors and state mean."""
 
-MODES: Final[tuple[Literal["on", "off"], ...]] = ("on", "off")
-"""A noisy agent is always evaluated both with its noise and with mean weights."""
-
 # A segment of Atari frames is 29 MB: about 20 ms to hash, each once.
 _SEGMENT_ROWS: Final = 4096
-
-
-class Observer(Protocol):
-    """Whoever wants to know how a run is doing; none of this changes the run."""
-
-    def started(self, frames: int) -> None:
-        """The run begins, or goes on from a checkpoint at so many frames; comes first."""
-
-    def logged(self, row: dict[str, Any], steps_per_second: float) -> None:
-        """A row of training metrics was written."""
-
-    def evaluated(self, row: dict[str, Any]) -> None:
-        """An evaluation was finished."""
-
-    def noted(self, message: str) -> None:
-        """Something worth saying happened, perhaps before the run started."""
 
 
 @dataclass(frozen=True)
@@ -156,42 +133,32 @@ class Training:
         stop: Callable[[], bool],
     ) -> None:
         self.config, self.folder, self.environment, self.agent = config, folder, environment, agent
-        self.observers, self.stop = list(observers), stop
-        self.frames_per_step = environment.spec.frames_per_step
+        self.stop = stop
         self.checkpoint_rows = _rows_between_checkpoints(config, environment)
         self.store = make_store(config, environment, folder)
         self.loop = OffPolicyLoop(config, agent, environment, self.store)
         self.hashes = [SegmentHashes(_SEGMENT_ROWS) for _ in range(config.num_envs)]
-        self.metrics = MetricsLog(folder.metrics_path)
-        self.timing = MetricsLog(folder.timing_path)
-        self.evaluations = 0
-        self.score: float | None = None
-        self.losses: list[float] = []
-        self.scores: list[float] = []
-        self.finished_episodes = 0
+        self.journal = Journal(agent, folder, environment.spec.frames_per_step, observers)
         self.failed_checkpoints = 0
         self.checkpointed_at = -1
         self.rows_at_checkpoint = self.store.written.copy()
-        self.clock = (time.monotonic(), 0)
 
     def __enter__(self) -> Training:
         return self
 
     def __exit__(self, *_: object) -> None:
         self.environment.close()
-        self.metrics.close()
-        self.timing.close()
+        self.journal.close()
 
     @property
     def frames(self) -> int:
         """Frames of the run so far."""
-        return self.loop.steps * self.frames_per_step
+        return self.loop.steps * self.environment.spec.frames_per_step
 
     def run(self) -> Outcome:
         """Go on until the budget is spent or somebody says stop."""
-        self.folder.write_status("running", frames=self.frames, score=self.score)
-        self._tell(lambda observer: observer.started(self.frames))
-        self.clock = (time.monotonic(), self.loop.steps)
+        self.folder.write_status("running", frames=self.frames, score=self.journal.score)
+        self.journal.begin(self.loop.steps)
         try:
             interrupted = self._run()
         except Exception as error:
@@ -199,8 +166,8 @@ class Training:
                 self.folder.write_status("failed", frames=self.frames, reason=str(error))
             raise
         state: RunState = "interrupted" if interrupted else "finished"
-        self.folder.write_status(state, frames=self.frames, score=self.score)
-        return Outcome(not interrupted, self.frames, self.score)
+        self.folder.write_status(state, frames=self.frames, score=self.journal.score)
+        return Outcome(not interrupted, self.frames, self.journal.score)
 
     def _run(self) -> bool:
         try:
@@ -208,7 +175,7 @@ class Training:
                 self.checkpoint()
             self._evaluate_if_due()  # a run may have been killed between a step and its evaluation
             for tick in self.loop.run():
-                self._note(tick)
+                self.journal.note(tick)
                 self._evaluate_if_due()
                 if (self.store.written - self.rows_at_checkpoint).max() >= self.checkpoint_rows:
                     self.checkpoint()
@@ -222,87 +189,11 @@ class Training:
             self.checkpoint()
         return False
 
-    # --- metrics ---------------------------------------------------------------------------------
-
-    def _note(self, tick: Tick) -> None:
-        self.losses += [learnt.loss for learnt in tick.learnt]
-        for episode in tick.finished:
-            self.finished_episodes += 1
-            self.scores = [*self.scores[-99:], episode.score]
-            self.metrics.append(
-                {
-                    "kind": "episode",
-                    "frames": self.frames,
-                    "env": episode.env,
-                    "episode": episode.number,
-                    "score": episode.score,
-                    "steps": episode.steps,
-                }
-            )
-        before = tick.steps - self.environment.num_envs
-        if tick.steps // self.config.log_period_steps > before // self.config.log_period_steps:
-            self._log()
-
-    def _log(self) -> None:
-        row = {
-            "kind": "train",
-            "frames": self.frames,
-            "steps": self.loop.steps,
-            "updates": self.agent.updates,
-            "episodes": self.finished_episodes,
-            "score_last": self.scores[-1] if self.scores else None,
-            "score_mean_100": float(np.mean(self.scores)) if self.scores else None,
-            "loss": float(np.mean(self.losses)) if self.losses else None,
-            "sigma": sigma_summary(self.agent.online),
-        }
-        self.losses = []
-        self.metrics.append(row)
-        now, (then, steps) = time.monotonic(), self.clock
-        speed = (self.loop.steps - steps) / max(1e-9, now - then)
-        self.clock = (now, self.loop.steps)
-        self.timing.append(
-            {
-                "kind": "train",
-                "frames": self.frames,
-                "seconds": now - then,
-                "steps_per_second": speed,
-                "time": time.time(),
-            }
-        )
-        self._tell(lambda observer: observer.logged(row, speed))
-
-    # --- evaluation ------------------------------------------------------------------------------
-
     def _evaluate_if_due(self) -> None:
-        if self.frames // self.config.evaluation.period_frames > self.evaluations:
-            self.evaluate()
-            self.evaluations = self.frames // self.config.evaluation.period_frames
+        if self.journal.evaluation_is_due(self.loop.steps):
+            self.journal.evaluate(self.loop.steps, self.stop)
             self.checkpoint()  # so that a long evaluation is never played twice
-            self.clock = (time.monotonic(), self.loop.steps)
-
-    def evaluate(self) -> None:
-        """Play the evaluation protocol, with noise on and off, and log the scores."""
-        started, rows = time.monotonic(), []
-        for noise, result in evaluation_modes(self.agent, self.frames, stop=self.stop):
-            write_traces(self.folder.traces_path, self.frames, result.traces, noise=noise)
-            rows.append(
-                {
-                    "kind": "evaluation",
-                    "frames": self.frames,
-                    "noise": noise,
-                    "score": result.score,
-                    "completed": result.completed,
-                    "episodes": result.episodes,
-                    "frames_played": result.frames,
-                }
-            )
-            if self.agent.noisy is None or noise == self.agent.noisy.evaluation:
-                self.score = result.score
-        for row in rows:  # both or none, so that an interrupted evaluation leaves no trace
-            self.metrics.append(row)
-            self._tell(lambda observer: observer.evaluated(row))  # noqa: B023 - called at once
-        seconds = time.monotonic() - started
-        self.timing.append({"kind": "evaluation", "frames": self.frames, "seconds": seconds})
+            self.journal.restart_clock(self.loop.steps)
 
     # --- checkpoints -----------------------------------------------------------------------------
 
@@ -316,7 +207,7 @@ class Training:
             # A third would outlive what the replay still holds; before the first, nothing is kept.
             if self.failed_checkpoints > 1 or self.checkpointed_at < 0:
                 raise
-            self._say(f"{error}; the checkpoint before is kept, and training goes on")
+            self.journal.say(f"{error}; the checkpoint before is kept, and training goes on")
         else:
             self.failed_checkpoints = 0
             self.checkpointed_at = self.loop.steps
@@ -331,15 +222,9 @@ class Training:
                 )
         with _refusals("sync the replay in", self.folder.replay_path):
             self.store.flush()
-        self.metrics.sync()
         state = {
             "loop": self.loop.state(),
-            "metrics_offset": self.metrics.offset(),
-            "evaluations": self.evaluations,
-            "score": self.score,
-            "losses": self.losses,
-            "scores": self.scores,
-            "finished_episodes": self.finished_episodes,
+            **self.journal.state(),
             "replay_hashes": [
                 self.hashes[env].state(*self._window(env), self._read_rows(env))
                 for env in range(self.config.num_envs)
@@ -352,7 +237,7 @@ class Training:
             schema=SCHEMA,
             identity=identity(self.config, self.environment.spec),
         )
-        self.folder.write_status("running", frames=self.frames, score=self.score)
+        self.folder.write_status("running", frames=self.frames, score=self.journal.score)
 
     def resume(self) -> None:
         """Take up the newest checkpoint that verifies, if there is one."""
@@ -362,9 +247,9 @@ class Training:
             identity=identity(self.config, self.environment.spec),
         )
         for bad in skipped:
-            self._say(f"checkpoint {bad.step} is set aside as {bad.path.name}: {bad.reason}")
+            self.journal.say(f"checkpoint {bad.step} is set aside as {bad.path.name}: {bad.reason}")
         if checkpoint is None:
-            if self.metrics.offset():  # the first checkpoint comes before the first row
+            if self.journal.metrics.offset():  # the first checkpoint comes before the first row
                 raise RunDamaged(
                     f"{self.folder.path} has metrics but no checkpoints: expected those it was "
                     "written with; bring them back, or move the run folder away to start afresh"
@@ -375,14 +260,11 @@ class Training:
             self.loop.restore(checkpoint.tensors, state["loop"])
         self._verify_replay(state["replay_hashes"])
         self.loop.play_again()
-        self.metrics.cut_back(state["metrics_offset"])
-        self.evaluations, self.score = state["evaluations"], state["score"]
-        self.losses, self.scores = state["losses"], state["scores"]
-        self.finished_episodes = state["finished_episodes"]
+        self.journal.restore(state)
         self.checkpointed_at = checkpoint.step
         self.rows_at_checkpoint = self.store.written.copy()
         if checkpoint.step:
-            self._say(f"continuing from frame {self.frames:,}")
+            self.journal.say(f"continuing from frame {self.frames:,}")
 
     def _verify_replay(self, states: list[dict[str, Any]]) -> None:
         for env, state in enumerate(states):
@@ -401,47 +283,6 @@ class Training:
 
     def _read_rows(self, env: int) -> Callable[[int, int], list[memoryview]]:
         return lambda start, stop: self.store.rows(env, start, stop)
-
-    def _say(self, message: str) -> None:
-        self._tell(lambda observer: observer.noted(message))
-
-    def _tell(self, what: Callable[[Observer], None]) -> None:
-        """Observers change nothing: one that a file fails is left out from then on."""
-        for observer in list(self.observers):
-            try:
-                what(observer)
-            except (OSError, RunError) as error:
-                self.observers.remove(observer)
-                self._say(f"{type(observer).__name__} is left out from here on: {error}")
-
-
-def evaluation_modes(
-    agent: ValueAgent,
-    training_frames: int,
-    frames: int | None = None,
-    stop: Callable[[], bool] = lambda: False,
-) -> Iterator[tuple[Literal["on", "off"], EvaluationResult]]:
-    """Evaluate an agent in each of its modes: a plain agent has only one.
-
-    Args:
-        agent: with its latest weights.
-        training_frames: when the evaluation takes place.
-        frames: how long to play; None for the configured time.
-        stop: true ends the evaluation by `InterruptedError`.
-    """
-    for noise in MODES if agent.noisy else MODES[1:]:
-        with make_configured_environment(agent.config, 1) as environment:
-            yield (
-                noise,
-                evaluate(
-                    agent,
-                    environment,
-                    frames=frames or agent.config.evaluation.frames,
-                    training_frames=training_frames,
-                    noise=noise,
-                    stop=stop,
-                ),
-            )
 
 
 def load_agent(path: Path, device: torch.device | str = "cpu") -> tuple[ValueAgent, int]:
