@@ -48,11 +48,8 @@ class CentredRMSProp(torch.optim.Optimizer):
                 if parameter.grad is None:
                     continue
                 state = self.state[parameter]
-                gradient_average, square_average = (
-                    state["gradient_average"],
-                    state["square_average"],
-                )
-                tensors = (parameter, parameter.grad, gradient_average, square_average)
+                averages = state["gradient_average"], state["square_average"]
+                tensors = (parameter.detach(), parameter.grad, *averages)
                 if _share_a_layout_on_the_cpu(tensors):
                     _in_one_pass(tensors, rates)
                 else:
@@ -89,11 +86,11 @@ def _share_a_layout_on_the_cpu(tensors: tuple[Tensor, ...]) -> bool:
 def _in_one_pass(tensors: tuple[Tensor, ...], rates: tuple[float, float, float]) -> None:
     """One step in a third of the time: memory, not arithmetic, is what it takes."""
     size = (tensors[0].numel(),)
-    arrays = [tensor.detach().as_strided(size, (1,)).numpy() for tensor in tensors]
+    arrays = [tensor.as_strided(size, (1,)).numpy() for tensor in tensors]
     _centred_rmsprop(*arrays, *(arrays[0].dtype.type(rate) for rate in rates))
 
 
-@numba.njit(cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
+@numba.njit(cache=True, error_model="numpy")
 def _centred_rmsprop(
     parameter: Any, gradient: Any, average: Any, square: Any, lr: Any, decay: Any, epsilon: Any
 ) -> None:

@@ -163,3 +163,18 @@ def test_the_state_is_there_before_the_first_step() -> None:
         "square_average": (2, 3),
     }
     assert all(not bool(value.any()) for value in state.values())
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+def test_the_single_pass_and_the_many_agree_over_a_thousand_steps(dtype: torch.dtype) -> None:
+    """Gradients that are views of something larger cannot be gone through in a single pass."""
+    gradients = made_up_gradients(1_000)
+    one_pass = optimised(gradients, ours(), dtype)
+    parameter = nn.Parameter(torch.linspace(-1, 1, gradients.shape[1], dtype=dtype))
+    optimiser = CentredRMSProp([parameter], LEARNING_RATE, DECAY, EPSILON)
+    for d in gradients:
+        parameter.grad = torch.from_numpy(np.concatenate([d, d])).to(dtype)[: len(d)]
+        optimiser.step()
+    tolerance = 1e-4 if dtype == torch.float32 else 1e-12
+    torch.testing.assert_close(parameter.detach(), one_pass, rtol=0, atol=tolerance)
+    assert not torch.equal(parameter, optimised(gradients[:-1], ours(), dtype))

@@ -227,11 +227,15 @@ class ValueAgent:
         self.online.load_state_dict(_part(tensors, "online."))
         self.target.load_state_dict(_part(tensors, "target."))
         hold_noise(self.acting, _part(tensors, "noise."))
+        groups = self.optimiser.state_dict()["param_groups"]
+        parameters = [p for group in self.optimiser.param_groups for p in group["params"]]
         optimiser: dict[int, dict[str, Tensor]] = {}
         for name, value in _part(tensors, "optimiser.").items():
             index, _, field = name.partition(".")
+            like = parameters[int(index)]
+            if value.shape == like.shape:  # files know no layout, but the optimisers' passes do
+                value = torch.empty_like(like).copy_(value)
             optimiser.setdefault(int(index), {})[field] = value
-        groups = self.optimiser.state_dict()["param_groups"]
         self.optimiser.load_state_dict({"state": optimiser, "param_groups": groups})
         for role, stream in self.streams.items():
             stream.set_state(tensors[f"stream.{role}"])

@@ -599,6 +599,27 @@ def check_continuation(agent: str, settings: tuple[str, ...], envs: int) -> None
     assert going_on.state() == restored.state()
 
 
+@pytest.mark.parametrize("optimiser", ["adam", "centred-rmsprop"])
+def test_an_agent_restored_from_a_file_continues_bit_for_bit_with_convolutions(
+    optimiser: str,
+) -> None:
+    """Their weights are laid out channels-last; tensors from a file are not."""
+    generator = np.random.default_rng(0)
+    x, y = (generator.integers(2, size=(32, 1, 4, 10, 10), dtype=np.uint8) for _ in range(2))
+    batch = make_batch(x=x, y=y)
+    going_on, restored = (
+        make("noisynet-dqn", f"optimiser.kind={optimiser}", spec=PLANES) for _ in range(2)
+    )
+    for _ in range(5):
+        going_on.learn(batch)
+    tensors, state = snapshot(going_on)
+    restored.restore({name: value.contiguous() for name, value in tensors.items()}, state)
+    for _ in range(5):
+        going_on.learn(batch)
+        restored.learn(batch)
+    assert_same(going_on.tensors(), restored.tensors())
+
+
 def test_an_agent_can_be_restored_from_before_its_first_update() -> None:
     for optimiser in ("adam", "centred-rmsprop"):
         going_on = make("noisynet-dqn", f"optimiser.kind={optimiser}", seed=4)
