@@ -84,7 +84,7 @@ PRESET_SETTINGS: Final[dict[str, dict[str, Any]]] = {
         "learning.sync_target_steps": 100,
         "learning.update_period_steps": 1,
         "learning.clip_rewards": False,
-        "exploration.anneal_steps": 10_000,
+        "exploration.anneal_steps": 1_000,  # 2 % of the budget, as in the paper
         "exploration.final": 0.05,
         "exploration.evaluation": 0.0,
         "evaluation.period_frames": 5_000,

@@ -31,9 +31,19 @@ class DeepSeaEnvironment(Environment):
         size: n, at least 2.
         num_envs: N.
         mapping_seed: draws the action map as bsuite does; its published experiments use 42.
+        randomise_actions: False makes action 1 "right" in every cell: what a network learns of the
+            cost of moving right in one cell then holds for all, which is the harder trap for
+            exploration that is not deep.
     """
 
-    def __init__(self, size: int, num_envs: int = 1, *, mapping_seed: int = 42) -> None:
+    def __init__(
+        self,
+        size: int,
+        num_envs: int = 1,
+        *,
+        mapping_seed: int = 42,
+        randomise_actions: bool = True,
+    ) -> None:
         self._size = check_count("the size of deep_sea", size, at_least=2)
         check_count("mapping_seed", mapping_seed, at_least=0)
         spec = EnvironmentSpec(
@@ -47,7 +57,8 @@ class DeepSeaEnvironment(Environment):
         super().__init__(spec, num_envs)
         # The legacy generator, because bsuite's maps come from it.
         generator = np.random.RandomState(mapping_seed)
-        self._action_map: NDArray[np.int64] = generator.binomial(1, 0.5, (size, size))
+        drawn: NDArray[np.int64] = generator.binomial(1, 0.5, (size, size))
+        self._action_map = drawn if randomise_actions else np.ones_like(drawn)
         self._row = np.zeros(num_envs, dtype=np.int64)
         self._column = np.zeros(num_envs, dtype=np.int64)
 

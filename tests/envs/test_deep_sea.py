@@ -97,10 +97,11 @@ def test_many_environments_out_of_phase_follow_a_plain_model(size: int) -> None:
 
 
 @pytest.mark.parametrize("size", [2, 10, 13])
-def test_episodes_equal_bsuites(size: int) -> None:
+@pytest.mark.parametrize("randomise", [True, False])
+def test_episodes_equal_bsuites(size: int, randomise: bool) -> None:
     deep_sea = pytest.importorskip("bsuite.environments.deep_sea")
-    theirs = deep_sea.DeepSea(size, mapping_seed=42)
-    ours = DeepSeaEnvironment(size)
+    theirs = deep_sea.DeepSea(size, mapping_seed=42, randomize_actions=randomise)
+    ours = DeepSeaEnvironment(size, randomise_actions=randomise)
     generator = np.random.default_rng(0)
     for _ in range(20):
         frame, time_step = ours.start([0]), theirs.reset()
@@ -120,6 +121,15 @@ def test_the_map_belongs_to_the_mapping_seed_and_not_to_the_episode() -> None:
     env.start([2])
     assert np.array_equal(env.action_map, before)
     assert not np.array_equal(DeepSeaEnvironment(12, mapping_seed=43).action_map, before)
+
+
+def test_without_a_random_map_action_1_is_always_right() -> None:
+    with DeepSeaEnvironment(5, randomise_actions=False) as env:
+        assert env.action_map.tolist() == [[1] * 5] * 5
+        env.start([0])
+        assert sum(float(env.step(np.array([1])).reward[0]) for _ in range(5)) == pytest.approx(
+            0.99
+        )
 
 
 def test_the_screen_shows_diver_and_treasure_to_the_end() -> None:

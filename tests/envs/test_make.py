@@ -62,7 +62,7 @@ def test_a_name_near_to_nothing_gets_no_suggestion() -> None:
         ("minatar/breakout", "sticky_prob", "Did you mean 'sticky_action_prob'"),
         ("deep_sea/4", "map_seed", "Did you mean 'mapping_seed'"),
         ("gym/CartPole-v1", "max_episode_steps", "Did you mean 'max_episode_frames'"),
-        ("deep_sea/4", "zzz", r"they have mapping_seed\.$"),
+        ("deep_sea/4", "zzz", r"they have mapping_seed, randomise_actions\.$"),
     ],
 )
 def test_an_unknown_option_is_refused_with_the_nearest_one(
