@@ -3,13 +3,10 @@ PYTHON ?= python3
 BIN := .venv/bin
 INSTALLED := .venv/.installed
 
-.PHONY: demo compare test test-slow check bench format clean
+.PHONY: demo test test-slow check bench format clean
 
-demo: $(INSTALLED) ## NoisyNet-DQN against ε-greedy DQN on Deep Sea, in one file
-	$(BIN)/python examples/single_file_dqn.py
-
-compare: $(INSTALLED) ## the agents themselves on Deep Sea and MinAtar: table, curves, video
-	$(BIN)/python examples/compare_agents.py
+demo: $(INSTALLED) ## DQN and NoisyNet-DQN on Deep Sea and MinAtar: table, curves, video; 5 minutes
+	$(BIN)/python examples/demo.py
 
 test: check ## formatting, lint, types and the default tests
 	$(BIN)/python -m pytest -n 2

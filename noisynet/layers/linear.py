@@ -7,6 +7,7 @@ import math
 import numbers
 import operator
 from collections.abc import Iterator, Mapping
+from contextlib import nullcontext
 from typing import Any, Final, Literal, get_args
 
 import torch
@@ -155,7 +156,7 @@ class NoisyLinear(nn.Module):
         # New tensors, not in place: a graph built on the last sample can still go backward. They go
         # straight into the buffers, which costs a fifth of the checks of nn.Module's own way. Drawn
         # in inference mode they could not be learnt from, so that is left for a moment.
-        with torch.inference_mode(False), torch.no_grad():
+        with torch.inference_mode(False) if torch.is_inference_mode_enabled() else nullcontext():
             if self.noise == "factorised":
                 epsilon = scale_noise(normal(p + q))
                 self._buffers["epsilon_in"] = epsilon[..., :p]  # Eq. 10

@@ -1,0 +1,97 @@
+"""What a checkpoint costs when the replay of an Atari run is full: the sync, and all the rest.
+
+    python benchmarks/checkpoint.py    # 1M rows, 7.2 GB in a temporary folder
+
+The ring is filled with noise through the store itself; then a real run's checkpoint is written
+after each period of new rows, as training does.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from noisynet.config import build_config
+from noisynet.loops import make_training
+from noisynet.runs import RunFolder
+
+RESULTS = Path(__file__).parent / "results" / "checkpoint.json"
+EPISODE_STEPS = 2_000
+
+
+def fill(training: Any, rows: int, frames: np.ndarray[Any, Any]) -> None:
+    """Append so many steps, an episode after the other."""
+    store = training.store
+    for step in range(rows):
+        frame = frames[step % len(frames)]
+        if store.settled(0) == store.written[0]:
+            store.begin(0, frame)
+        store.append(0, step % 6, 0.0, 0.99, frame, step % EPISODE_STEPS == EPISODE_STEPS - 1)
+
+
+def timed_checkpoint(training: Any) -> dict[str, float]:
+    """Seconds of one checkpoint: of syncing the replay's files, and of everything else."""
+    flush, sync = training.store.flush, [0.0]
+
+    def timed_flush() -> None:
+        began = time.perf_counter()
+        flush()
+        sync[0] = time.perf_counter() - began
+
+    training.store.flush = timed_flush
+    began = time.perf_counter()
+    training.checkpoint()
+    whole = time.perf_counter() - began
+    training.store.flush = flush
+    return {"sync_seconds": round(sync[0], 3), "beyond_sync_seconds": round(whole - sync[0], 3)}
+
+
+def main() -> None:
+    """Fill, checkpoint a few times, print and write the results file."""
+    parser = argparse.ArgumentParser(description="Checkpoints of a run with a full replay")
+    parser.add_argument("--rows", type=int, default=1_000_000, help="capacity in rows")
+    parser.add_argument("--checkpoints", type=int, default=5)
+    parser.add_argument("--folder", help="parent of the files (default: temporary)")
+    parser.add_argument("--out", type=Path, default=RESULTS, help="where the JSON goes")
+    options = parser.parse_args()
+    settings = [f"replay.capacity_steps={options.rows}"]
+    config = build_config("noisynet-dqn", "atari/pong", settings=settings)
+    frames = np.random.default_rng(0).integers(256, size=(64, 84, 84), dtype=np.uint8)
+    period = config.checkpoint_period_frames // 4
+    with tempfile.TemporaryDirectory(dir=options.folder) as parent:
+        folder = RunFolder.create_or_open(
+            parent + "/run", config.model_dump(mode="json"), must_match=[]
+        )
+        with make_training(config, folder, "cpu", [], lambda: False) as training:
+            fill(training, options.rows, frames)
+            first = timed_checkpoint(training)  # hashes the whole replay, once
+            later = []
+            for number in range(1, options.checkpoints + 1):
+                fill(training, period, frames)
+                training.loop.steps = number  # each checkpoint has a name of its own
+                later.append(timed_checkpoint(training))
+            files = [path for path in folder.replay_path.iterdir() if path.is_file()]
+            report = {
+                "rows": options.rows,
+                "rows_between_checkpoints": period,
+                "replay_bytes": sum(path.stat().st_size for path in files),
+                "first": first,
+                "later": later,
+                "beyond_sync_seconds": statistics.median(
+                    row["beyond_sync_seconds"] for row in later
+                ),
+            }
+    print(json.dumps(report, indent=2))
+    options.out.parent.mkdir(exist_ok=True)
+    options.out.write_text(json.dumps(report, indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    main()
