@@ -118,13 +118,22 @@ class ValueAgent:
         if self.noisy and self.noisy.redraw == "episode":
             self._redraw_due = True
 
-    def _greedy_while_training(self, observation: NDArray[Any]) -> NDArray[np.int64]:
-        if self._noise_in("acting") and (self._redraw_due or self._redraw_at_every_action):
-            rows = len(observation) if len(observation) > 1 else None
+    def prepare(self, count: int) -> None:
+        """Draw the noise of the next `count` actions if it is due, while the emulator still runs.
+
+        Acting would draw the same sample itself.
+        """
+        if self._noise_in("acting") and self._redraw_due:
+            rows = count if count > 1 else None
             resample_noise(self.acting, self.streams["act"], rows)  # ξ of the action (Algorithm 1)
             self._redraw_due = False
+
+    def _greedy_while_training(self, observation: NDArray[Any]) -> NDArray[np.int64]:
+        self.prepare(len(observation))
         with self._mean_unless(self.acting, self._noise_in("acting")):
-            return greedy_actions(self.acting, self.to_device(observation))
+            actions = greedy_actions(self.acting, self.to_device(observation))
+        self._redraw_due = self._redraw_due or self._redraw_at_every_action
+        return actions
 
     @property
     def _redraw_at_every_action(self) -> bool:

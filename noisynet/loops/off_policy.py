@@ -97,7 +97,8 @@ class OffPolicyLoop:
             self._begin(range(self.environment.num_envs))
         while self.steps < self.total_steps:
             actions = self.agent.act(self.stacks.observation, self.steps)
-            self.environment.send(actions)  # the emulator runs while the agent learns
+            self.environment.send(actions)  # the emulator runs while the agent draws and learns
+            self.agent.prepare(self.environment.num_envs)
             learnt = self._learn()
             step = self.environment.recv()
             finished = self._store(actions, step)

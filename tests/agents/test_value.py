@@ -231,6 +231,23 @@ def test_acting_noise_is_redrawn_when_it_is_due(redraw: str, expected: list[int]
     assert changes_of_noise(agent, "aaauaaeaauea") == [bool(change) for change in expected]
 
 
+@pytest.mark.parametrize("redraw", ["action", "update", "episode"])
+@pytest.mark.parametrize("envs", [1, 3])
+def test_preparing_the_next_action_changes_none(redraw: str, envs: int) -> None:
+    plain, prepared = (make("noisynet-dqn", f"exploration.redraw={redraw}") for _ in range(2))
+    for number in range(30):
+        seen = observations(envs, number)
+        expected = plain.act(seen, STARTS + number)
+        assert prepared.act(seen, STARTS + number).tolist() == expected.tolist()
+        prepared.prepare(envs)
+        if number % 4 == 3:
+            assert plain.learn(make_batch()).loss == prepared.learn(make_batch()).loss
+        if number % 7 == 6:
+            plain.begin_episode()
+            prepared.begin_episode()
+    assert prepared.updates == 7
+
+
 def test_an_action_is_greedy_in_the_noisy_network() -> None:
     agent = make("noisynet-dueling")
     twin = copy.deepcopy(agent)
