@@ -16,12 +16,13 @@ check: $(INSTALLED)
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 
-test-slow: $(INSTALLED) ## the tests marked slow: every game, exhaustive faults
+test-slow: $(INSTALLED) ## the tests marked slow: every game, learning, exhaustive faults; hours
 	$(BIN)/python -m pytest -m slow --timeout=3600
 
 bench: $(INSTALLED) ## every benchmark, one after the other
 	$(BIN)/python benchmarks/layers.py
 	$(BIN)/python benchmarks/replay.py
+	$(BIN)/python benchmarks/checkpoint.py
 	$(BIN)/python benchmarks/dqn.py
 
 format: $(INSTALLED)
