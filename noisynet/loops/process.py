@@ -14,7 +14,11 @@ _LARGEST_MMAP_THRESHOLD: Final = 32 << 20
 
 
 def prepare_process() -> None:
-    """Make arithmetic and memory fast; no number changes but those too small to matter."""
+    """Make arithmetic and memory fast; no number changes but those too small to matter.
+
+    To be called before anything is computed: torch's threads take over the handling of denormal
+    numbers from the one that starts them, at their first common work.
+    """
     torch.set_flush_denormal(True)  # denormal optimiser statistics are many times slower
     _keep_freed_memory()
 

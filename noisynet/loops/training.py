@@ -116,6 +116,7 @@ def rehearse(config: Config) -> None:
         ValueError: one of them does not accept its settings, such as an unknown Gymnasium id.
         ImportError: a package is missing.
     """
+    prepare_process()  # a continued run does not rehearse, and must not differ from one that does
     with make_configured_environment(config, 1) as environment:
         ValueAgent(config, environment.spec)
 
