@@ -89,7 +89,7 @@ def main() -> None:
                 ),
             }
     print(json.dumps(report, indent=2))
-    options.out.parent.mkdir(exist_ok=True)
+    options.out.parent.mkdir(parents=True, exist_ok=True)
     options.out.write_text(json.dumps(report, indent=2) + "\n")
 
 

@@ -261,8 +261,16 @@ def build_config(
         if not equals or not key.strip():
             errors.append(f"--set expected key=value, got {setting!r}")
         else:
-            given[key.strip()] = _parse_value(value.strip())
+            given |= _by_dotted_keys(key.strip(), _parse_value(value.strip()))
     return _validated(_overridden(flat, given), errors)
+
+
+def _by_dotted_keys(key: str, value: Any) -> dict[str, Any]:
+    """A part that is given whole, such as replay={"kind": …}, is given field by field."""
+    parts = ("exploration", "network", "optimiser", "replay", "learning", "evaluation")
+    if key not in parts or not isinstance(value, dict):
+        return {key: value}
+    return {f"{key}.{field}": of_field for field, of_field in value.items()}
 
 
 # What outlives a change of kind, because it means the same to every kind. The rate and the ε that

@@ -31,6 +31,15 @@ def _explores_in_its_own_way(agent: str, kind: str) -> str | None:
     return f"{agent} does not explore by {kind}"
 
 
+def _has_the_head_of_its_name(agent: str, dueling: bool) -> str | None:
+    if ("dueling" in agent) == dueling:
+        return None
+    return (
+        f"{agent} expects network.dueling={str(not dueling).lower()}, got {str(dueling).lower()}; "
+        "choose the agent instead"
+    )
+
+
 def _the_replay_holds_a_batch(capacity: int, batch: int) -> str | None:
     if capacity >= batch:
         return None
@@ -61,8 +70,10 @@ def _learning_starts_from_complete_returns(starts: int, num_envs: int, n_step: i
     )
 
 
-def _noise_of_episodes_is_for_one_environment(redraw: str, num_envs: int) -> str | None:
-    if redraw != "episode" or num_envs == 1:
+def _noise_of_episodes_is_for_one_environment(
+    redraw: str, used_in: str, num_envs: int
+) -> str | None:
+    if redraw != "episode" or "acting" not in used_in or num_envs == 1:
         return None
     return (
         f"exploration.redraw=episode expects num_envs=1, got {num_envs}: an episode that begins in "
@@ -73,6 +84,7 @@ def _noise_of_episodes_is_for_one_environment(redraw: str, num_envs: int) -> str
 
 _RULES: Final[tuple[tuple[tuple[str, ...], Callable[..., str | None]], ...]] = (
     (("agent", "exploration.kind"), _explores_in_its_own_way),
+    (("agent", "network.dueling"), _has_the_head_of_its_name),
     (("replay.capacity_steps", "learning.batch_size"), _the_replay_holds_a_batch),
     (
         ("learning.starts_steps", "replay.capacity_steps"),
@@ -83,5 +95,8 @@ _RULES: Final[tuple[tuple[tuple[str, ...], Callable[..., str | None]], ...]] = (
         ("learning.starts_steps", "num_envs", "learning.n_step"),
         _learning_starts_from_complete_returns,
     ),
-    (("exploration.redraw", "num_envs"), _noise_of_episodes_is_for_one_environment),
+    (
+        ("exploration.redraw", "exploration.used_in", "num_envs"),
+        _noise_of_episodes_is_for_one_environment,
+    ),
 )

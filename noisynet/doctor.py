@@ -29,7 +29,7 @@ class Finding:
 def examine() -> Iterator[Finding]:
     """Look at versions, optional packages, games, and a run of a few seconds."""
     yield Finding("python", True, platform.python_version())
-    for package in ("torch", "numpy", "pydantic", "safetensors"):
+    for package in ("torch", "numpy", "numba", "pydantic", "safetensors"):
         yield Finding(package, True, metadata.version(package))
     for package, extra in (
         ("gymnasium", "gym"),

@@ -75,7 +75,9 @@ def _in_many_passes(
 
 def _share_a_layout_on_the_cpu(tensors: tuple[Tensor, ...]) -> bool:
     first = tensors[0]
-    return first.device.type == "cpu" and all(
+    if first.device.type != "cpu" or first.dtype not in (torch.float32, torch.float64):
+        return False
+    return all(
         tensor.stride() == first.stride()
         and tensor.dtype == first.dtype
         and tensor.untyped_storage().nbytes() == tensor.nbytes  # dense, in whatever order
@@ -88,9 +90,11 @@ def _in_one_pass(tensors: tuple[Tensor, ...], rates: tuple[float, float, float])
     size = (tensors[0].numel(),)
     arrays = [tensor.as_strided(size, (1,)).numpy() for tensor in tensors]
     _centred_rmsprop(*arrays, *(arrays[0].dtype.type(rate) for rate in rates))
+    for tensor in tensors[0], tensors[2], tensors[3]:  # autograd is to know that they have changed
+        torch.autograd.graph.increment_version(tensor)
 
 
-@numba.njit(cache=True, error_model="numpy")
+@numba.njit(error_model="numpy")  # compiled at the first step; a cache on disk would be a pickle
 def _centred_rmsprop(
     parameter: Any, gradient: Any, average: Any, square: Any, lr: Any, decay: Any, epsilon: Any
 ) -> None:

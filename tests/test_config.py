@@ -630,3 +630,27 @@ def test_validating_imports_neither_torch_nor_scipy_nor_gymnasium() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_noise_of_whole_episodes_that_nobody_acts_with_goes_with_any_number() -> None:
+    settings = ["exploration.redraw=episode", "exploration.used_in=learning", "num_envs=3"]
+    assert build_config("noisynet-dqn", "deep_sea/5", settings=settings).num_envs == 3
+
+
+@pytest.mark.parametrize(
+    ("agent", "setting"),
+    [
+        ("dqn", "network.dueling=true"),
+        ("noisynet-dueling", "network.dueling=false"),
+        ("dqn", "agent=dueling"),
+    ],
+)
+def test_an_agent_has_the_head_of_its_name(agent: str, setting: str) -> None:
+    with pytest.raises(ConfigError, match=r"expects network\.dueling="):
+        build_config(agent, "deep_sea/5", settings=[setting])
+
+
+def test_a_part_given_whole_is_given_field_by_field() -> None:
+    whole = build_config("dqn", "deep_sea/5", settings=['replay={"kind": "prioritised"}'])
+    assert whole == build_config("dqn", "deep_sea/5", settings=["replay.kind=prioritised"])
+    assert whole.replay.capacity_steps == 50_000

@@ -11,6 +11,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from noisynet import optimisers
+from noisynet.networks import NetworkShape, ValueNetwork
 from noisynet.optimisers import CentredRMSProp
 
 LEARNING_RATE, DECAY, EPSILON = 2.5e-4, 0.95, 0.01
@@ -178,3 +180,36 @@ def test_the_single_pass_and_the_many_agree_over_a_thousand_steps(dtype: torch.d
     tolerance = 1e-4 if dtype == torch.float32 else 1e-12
     torch.testing.assert_close(parameter.detach(), one_pass, rtol=0, atol=tolerance)
     assert not torch.equal(parameter, optimised(gradients[:-1], ours(), dtype))
+
+
+def test_parameters_on_the_cpu_are_gone_through_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The convolutions', which are channels-last, among them."""
+    network = ValueNetwork(
+        NetworkShape("nature", (16,), False, "factorised", None, True, 1.0, 1 / 255),
+        (4, 84, 84),
+        6,
+        torch.Generator(),
+    )
+    optimiser = CentredRMSProp(network.parameters(), LEARNING_RATE, DECAY, EPSILON)
+    network(torch.randint(256, (2, 4, 84, 84), dtype=torch.uint8)).sum().backward()
+    monkeypatch.setattr(optimisers, "_in_many_passes", None)  # not to be called
+    before = [parameter.clone() for parameter in network.parameters()]
+    optimiser.step()
+    moved = [not torch.equal(a, b) for a, b in zip(before, network.parameters(), strict=True)]
+    assert all(moved)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
+def test_parameters_of_half_precision_are_optimised_too(dtype: torch.dtype) -> None:
+    found = optimised(made_up_gradients(5), ours(), dtype)
+    expected = optimised(made_up_gradients(5), ours(), torch.float32)
+    torch.testing.assert_close(found.float(), expected, rtol=0, atol=0.02)
+
+
+def test_a_graph_from_before_a_step_is_known_to_be_stale() -> None:
+    parameter = nn.Parameter(torch.ones(3))
+    loss = parameter.square().sum()
+    parameter.grad = torch.ones(3)
+    CentredRMSProp([parameter], LEARNING_RATE, DECAY, EPSILON).step()
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        loss.backward()

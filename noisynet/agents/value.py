@@ -319,7 +319,7 @@ def _network_shape(settings: config.Config, spec: ObservationSpec) -> NetworkSha
 def _torso(asked: str, frame_shape: tuple[int, ...]) -> TorsoKind:
     if asked != "auto":
         return asked  # type: ignore[return-value]
-    if len(frame_shape) < 2:
+    if len(frame_shape) not in (2, 3) or min(frame_shape[-2:]) < 3:
         return "flat"
     return "nature" if min(frame_shape[-2:]) >= 36 else "minatar"
 

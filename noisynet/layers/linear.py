@@ -7,7 +7,7 @@ import math
 import numbers
 import operator
 from collections.abc import Iterator, Mapping
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Final, Literal, get_args
 
 import torch
@@ -156,7 +156,7 @@ class NoisyLinear(nn.Module):
         # New tensors, not in place: a graph built on the last sample can still go backward. They go
         # straight into the buffers, which costs a fifth of the checks of nn.Module's own way. Drawn
         # in inference mode they could not be learnt from, so that is left for a moment.
-        with torch.inference_mode(False) if torch.is_inference_mode_enabled() else nullcontext():
+        with _outside_inference_mode():
             if self.noise == "factorised":
                 epsilon = scale_noise(normal(p + q))
                 self._buffers["epsilon_in"] = epsilon[..., :p]  # Eq. 10
@@ -293,6 +293,13 @@ class NoisyLinear(nn.Module):
             f"in_features={self.in_features}, out_features={self.out_features}, "
             f"bias={self.bias_mu is not None}, noise={self.noise!r}, sigma0={self.sigma0:g}"
         )
+
+
+def _outside_inference_mode() -> AbstractContextManager[Any]:
+    """Nothing at all in the usual case, where entering a context would cost more than drawing."""
+    if torch.compiler.is_compiling() or torch.is_inference_mode_enabled():
+        return torch.inference_mode(False)
+    return nullcontext()
 
 
 def _is_transformed() -> bool:

@@ -24,13 +24,17 @@ class TensorBoard:
         """Open the events, hiding those of a killed run that are to come again."""
         self._writer = SummaryWriter(str(self._folder.path / "tensorboard"), purge_step=frames)
         # Of this very frame some may be saved and some to come: the files know which are saved.
-        now = [row for row in read_metrics(self._folder.metrics_path) if row["frames"] == frames]
+        now = [
+            row for row in read_metrics(self._folder.metrics_path) if row.get("frames") == frames
+        ]
         for row in now:
             if row["kind"] == "train":
                 self._add_training(row)
             elif row["kind"] == "evaluation":
                 self.evaluated(row)
-        timed = [row for row in read_metrics(self._folder.timing_path) if row["frames"] == frames]
+        timed = [
+            row for row in read_metrics(self._folder.timing_path) if row.get("frames") == frames
+        ]
         for row in [row for row in timed if row["kind"] == "train"][-1:]:
             self._add("train/steps_per_second", row["steps_per_second"], row)
         self._flush()

@@ -31,7 +31,7 @@ from noisynet.runs import (
     save_checkpoint,
 )
 
-SCHEMA: Final = "value-agent/1"
+SCHEMA: Final = "value-agent/2"
 """The version of what a checkpoint's tensors and state mean."""
 
 # A segment of Atari frames is 29 MB: about 20 ms to hash, each once.

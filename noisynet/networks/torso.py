@@ -46,18 +46,27 @@ class Torso(nn.Module):
     def forward(self, observation: Tensor) -> Tensor:
         """The features of a batch of observations."""
         images = observation.reshape(-1, *self.image_shape)
-        if len(self.image_shape) == 3:
-            x = self._channels_last(images)
+        dtype, is_image = self._dtype, len(self.image_shape) == 3
+        if is_image and images.dtype == torch.uint8 and dtype == torch.float32:
+            x = self._scaled_bytes(images)
         else:
-            x = images.to(self._dtype) * self.scale
+            x = images.to(dtype) * self.scale
+            x = x.contiguous(memory_format=torch.channels_last) if is_image else x
         features: Tensor = self.layers(x)
         return features
 
-    def _channels_last(self, images: Tensor) -> Tensor:
-        """Scaled, channel by channel: a third of the time of torch's own transposition."""
-        shape, device = images.shape, images.device
-        x = torch.empty(shape, dtype=self._dtype, device=device, memory_format=torch.channels_last)
-        for channel in range(shape[1]):
+    def _scaled_bytes(self, images: Tensor) -> Tensor:
+        """Scaled and channels-last."""
+        if torch.compiler.is_compiling():  # a compiler makes one pass of it by itself
+            return (images * self.scale).contiguous(memory_format=torch.channels_last)
+        # Channel by channel takes a third of the time of torch's own transposition.
+        x = torch.empty(
+            images.shape,
+            dtype=torch.float32,
+            device=images.device,
+            memory_format=torch.channels_last,
+        )
+        for channel in range(images.shape[1]):
             torch.mul(images[:, channel], self.scale, out=x[:, channel])
         return x
 

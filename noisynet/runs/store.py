@@ -137,7 +137,10 @@ class RunFolder:
         has_rows = self.metrics_path.exists() and self.metrics_path.stat().st_size > 0
         if not self._is_new or has_rows or any(self.checkpoints_path.glob("*")):
             return
-        for entry in self.path.iterdir():
+        # The configuration first, the lock last: whoever comes meanwhile finds a lock or no run.
+        lock = self.path / _LOCK_NAME
+        others = [entry for entry in self.path.iterdir() if entry not in (self.config_path, lock)]
+        for entry in (self.config_path, *others, lock):
             if entry.is_dir():
                 shutil.rmtree(entry, ignore_errors=True)
             else:

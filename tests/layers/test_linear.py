@@ -528,3 +528,17 @@ def test_bad_rows_and_generators_are_refused() -> None:
         layer.resample_noise(rows=0)
     with pytest.raises(ValueError, match=r"expected a generator on meta, .* got one on cpu"):
         layer.to("meta").resample_noise(generator())
+
+
+def test_a_redraw_and_a_pass_compile_as_a_whole() -> None:
+    layer = NoisyLinear(4, 3)
+
+    def redraw_and_pass(x: Tensor) -> Tensor:
+        layer.resample_noise()
+        y: Tensor = layer(x)
+        return y
+
+    compiled = torch.compile(redraw_and_pass, backend="eager", fullgraph=True)
+    x = torch.randn(8, 4)
+    assert not torch.equal(compiled(x), compiled(x))
+    torch.testing.assert_close(compiled(x), layer(x))

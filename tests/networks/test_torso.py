@@ -122,3 +122,25 @@ def test_bytes_are_multiplied_by_the_scale() -> None:
 def test_features_are_of_the_type_of_the_weights() -> None:
     torso = Torso("minatar", (1, 4, 10, 10), 1.0).double()
     assert torso(torch.zeros(1, 1, 4, 10, 10, dtype=torch.uint8)).dtype == torch.float64
+
+
+def test_a_gradient_reaches_the_observation() -> None:
+    """Which pixels matter is asked of every network that plays games."""
+    image = torch.rand(2, 4, 84, 84, requires_grad=True)
+    Torso("nature", (4, 84, 84), 1 / 255)(image).sum().backward()
+    assert image.grad is not None
+    assert bool((image.grad != 0).any())
+
+
+def test_bytes_are_scaled_in_the_precision_of_the_weights() -> None:
+    torso = Torso("minatar", (1, 3, 10, 10), 1 / 255).double()
+    frames = torch.arange(300, dtype=torch.uint8).reshape(1, 1, 3, 10, 10)
+    expected = torso.layers(frames.reshape(1, 3, 10, 10).double() / 255)
+    torch.testing.assert_close(torso(frames), expected, rtol=0, atol=1e-14)
+
+
+def test_a_torso_compiles_as_a_whole() -> None:
+    torso = Torso("minatar", (1, 3, 10, 10), 1 / 255)
+    frames = torch.randint(256, (2, 1, 3, 10, 10), dtype=torch.uint8)
+    compiled = torch.compile(torso, backend="eager", fullgraph=True)
+    torch.testing.assert_close(compiled(frames), torso(frames))

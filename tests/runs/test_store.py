@@ -49,6 +49,21 @@ def test_a_new_folder_that_was_not_used_can_be_removed_with_the_parents_it_made(
     _open(run.path, seed=7)  # as if nothing had been
 
 
+def test_a_removed_folder_loses_its_config_first_and_its_lock_last(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So that whoever comes meanwhile meets a lock or no run, never half of one."""
+    folder = _open(tmp_path / "run")
+    gone: list[str] = []
+    unlink = Path.unlink
+    with folder.lock():
+        monkeypatch.setattr(Path, "unlink", lambda p: (gone.append(p.name), unlink(p))[0])
+        folder.remove_if_unused()
+    assert gone[0] == "config.json"
+    assert gone[-1].endswith(".lock")
+    assert not (tmp_path / "run").exists()
+
+
 def test_only_what_was_made_anew_is_removed(tmp_path: Path) -> None:
     before = tmp_path / "before"
     before.mkdir()
