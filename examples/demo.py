@@ -85,13 +85,17 @@ def run_folder(out: Path, part: Part, agent: str, seed: int) -> Path:
     return out / part.environment / agent / f"seed-{seed}"
 
 
+def settings(part: Part, agent: str) -> tuple[str, ...]:
+    """What `--set` is given for an agent."""
+    noisy = agent.startswith("noisynet")
+    return part.settings + (part.noisy_settings if noisy else part.plain_settings)
+
+
 def train(out: Path, part: Part, agent: str, seed: int) -> None:
     """One run in a process of its own, on one core."""
-    noisy = agent.startswith("noisynet")
-    settings = part.settings + (part.noisy_settings if noisy else part.plain_settings)
     command = [sys.executable, "-m", "noisynet", "train", agent, part.environment]
     command += ["--frames", str(part.frames), "--seed", str(seed), "--out", str(out)]
-    for setting in settings:
+    for setting in settings(part, agent):
         command += ["--set", setting]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)

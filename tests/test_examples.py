@@ -1,8 +1,9 @@
-"""The single-file example stays short, needs only the layers, and learns."""
+"""The single-file example stays short, needs only the layers, and learns; the demo works."""
 
 from __future__ import annotations
 
 import ast
+import dataclasses
 import importlib.util
 import subprocess
 import sys
@@ -11,18 +12,25 @@ from types import ModuleType
 
 import pytest
 
-EXAMPLE = Path(__file__).parent.parent / "examples" / "single_file_dqn.py"
+from noisynet.config import build_config
+
+EXAMPLES = Path(__file__).parent.parent / "examples"
+EXAMPLE = EXAMPLES / "single_file_dqn.py"
+
+
+def load(path: Path) -> ModuleType:
+    specification = importlib.util.spec_from_file_location(path.stem, path)
+    assert specification is not None
+    assert specification.loader is not None
+    module = importlib.util.module_from_spec(specification)
+    sys.modules[path.stem] = module  # dataclasses look their module up
+    specification.loader.exec_module(module)
+    return module
 
 
 @pytest.fixture(scope="module")
 def example() -> ModuleType:
-    specification = importlib.util.spec_from_file_location("single_file_dqn", EXAMPLE)
-    assert specification is not None
-    assert specification.loader is not None
-    module = importlib.util.module_from_spec(specification)
-    sys.modules["single_file_dqn"] = module  # dataclasses look their module up
-    specification.loader.exec_module(module)
-    return module
+    return load(EXAMPLE)
 
 
 def test_the_example_has_at_most_250_lines_and_uses_only_the_layers() -> None:
@@ -70,3 +78,29 @@ def test_the_readmes_lines_of_use_run() -> None:
     code = readme.split("```python\n")[1].split("```")[0]
     done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
     assert "The noise contract is kept" in done.stdout
+
+
+def test_the_demo_trains_compares_and_draws(tmp_path: Path) -> None:
+    """With its own settings, for a few steps on the smallest sea."""
+    demo = load(EXAMPLES / "demo.py")
+    settings = ("evaluation.period_frames=250", "evaluation.frames=6")
+    part = dataclasses.replace(
+        demo.PARTS[0], environment="deep_sea/3", seeds=1, frames=500, settings=settings
+    )
+    for agent in demo.AGENTS:
+        demo.train(tmp_path, part, agent, 0)
+    table = demo.compare(tmp_path, [part]).splitlines()
+    assert [line.split()[1] for line in table[1:]] == ["dqn", "noisynet-dqn"]
+    assert all(line.endswith("of 1") for line in table[1:])
+    demo.draw(tmp_path, [part], tmp_path / "curves.png")
+    assert (tmp_path / "curves.png").stat().st_size > 10_000
+
+
+def test_every_setting_of_the_demo_is_valid() -> None:
+    demo = load(EXAMPLES / "demo.py")
+    for part in demo.PARTS:
+        for agent in demo.AGENTS:
+            config = build_config(
+                agent, part.environment, frames=part.frames, settings=demo.settings(part, agent)
+            )
+            assert config.evaluation.period_frames < part.frames

@@ -56,8 +56,13 @@ def test_a_removed_folder_loses_its_config_first_and_its_lock_last(
     folder = _open(tmp_path / "run")
     gone: list[str] = []
     unlink = Path.unlink
+
+    def noted_unlink(path: Path) -> None:
+        gone.append(path.name)
+        unlink(path)
+
     with folder.lock():
-        monkeypatch.setattr(Path, "unlink", lambda p: (gone.append(p.name), unlink(p))[0])
+        monkeypatch.setattr(Path, "unlink", noted_unlink)
         folder.remove_if_unused()
     assert gone[0] == "config.json"
     assert gone[-1].endswith(".lock")
