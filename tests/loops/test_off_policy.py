@@ -112,6 +112,9 @@ class Stub:
     def sync_target(self) -> None:
         self.notes.append("sync")
 
+    def prepare(self, count: int) -> None:
+        """There is no noise to draw."""
+
     def begin_episode(self) -> None:
         self.begun += 1
 
