@@ -21,6 +21,7 @@ import matplotlib
 
 matplotlib.use("Agg")
 from matplotlib import pyplot as plt
+from matplotlib.ticker import MaxNLocator
 
 from noisynet.runs import read_metrics
 
@@ -145,6 +146,7 @@ def draw(out: Path, parts: Sequence[Part], path: Path) -> None:
             axis.plot(frames, mean, color=COLOURS[agent], linewidth=2.5, label=label, marker="o")
         axis.set_title(part.environment)
         axis.set_xlabel("training frames")
+        axis.xaxis.set_major_locator(MaxNLocator(5))
         axis.set_ylabel("evaluation score")
         axis.legend(frameon=False, fontsize=8)
         axis.grid(alpha=0.3)
