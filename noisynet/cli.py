@@ -62,9 +62,8 @@ def train(
 
     chosen_device = _device(device)
     try:
-        if not RunFolder(
-            folder_path
-        ).config_path.exists():  # what only shows when it is made is refused before, too
+        # What only shows when it is made is refused before anything is created, too.
+        if not RunFolder(folder_path).config_path.exists():
             rehearse(config)
     except (ValueError, ImportError) as error:
         _fail(str(error), code=2)

@@ -98,20 +98,18 @@ class ValueAgent:
 
     def act(self, observation: NDArray[Any], step: int) -> NDArray[np.int64]:
         """Choose actions [N] for observations [N, stack, *frame] at a step of training."""
-        count = len(observation)
         warming_up = step < self.config.learning.starts_steps
         if isinstance(self.config.exploration, config.EpsilonGreedy):
             starts = self.config.learning.starts_steps
             epsilon = epsilon_at(self.config.exploration, step, starts)
         else:
             epsilon = float(warming_up and self.config.exploration.warm_up == "uniform")
-
-        def greedy() -> NDArray[np.int64]:
-            return self._greedy_while_training(observation)
-
         if epsilon == 0:
-            return greedy()
-        return epsilon_greedy(greedy, epsilon, count, self.spec.num_actions, self.explore)
+            return self._greedy_while_training(observation)
+        count, actions = len(observation), self.spec.num_actions
+        return epsilon_greedy(
+            lambda: self._greedy_while_training(observation), epsilon, count, actions, self.explore
+        )
 
     def begin_episode(self) -> None:
         """Tell the agent that an episode begins, for noise that is redrawn by episodes."""
