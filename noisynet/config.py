@@ -138,6 +138,9 @@ class Learning(_Part):
     starts_steps: Count = paper.LEARNING_STARTS_STEPS
     update_period_steps: Count = paper.UPDATE_PERIOD_STEPS
     """Steps for each update; the NoisyNet text has one update for every action."""
+    draws_ahead: bool = False
+    """Whether the batch of an update is drawn as soon as the update before is made, so that it is
+    computed while the agent acts; otherwise it is drawn when it is due (Algorithm 1)."""
     sync_target_steps: Count = paper.SYNC_TARGET_STEPS
     clip_rewards: bool = True
     """Whether rewards are clipped to ±1 in training."""

@@ -9,7 +9,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from noisynet.agents import EvaluationPolicy, ValueAgent
+from noisynet.agents import ValueAgent
 from noisynet.config import Config
 from noisynet.envs import Environment, episode_seed, make_environment
 from noisynet.runs import Trace
@@ -90,7 +90,7 @@ def evaluate(
         stop: asked at every step; true ends the evaluation by `InterruptedError`.
     """
     role = f"eval {training_frames} {noise}"
-    policy = EvaluationPolicy(agent, noise, role)
+    policy = agent.evaluation_policy(noise, role)
     stacks, steps_left = Stacks(environment), -(-frames // environment.spec.frames_per_step)
     played = steps_left * environment.spec.frames_per_step
     traces: list[Trace] = []
@@ -98,6 +98,7 @@ def evaluate(
         # Noise on and off meet the same games.
         seed = episode_seed(agent.config.seed, "eval", training_frames, len(traces))
         stacks.begin(0, environment.start([seed])[0])
+        policy.begin_episode()
         actions, score, over = [], 0.0, False
         while not over and steps_left:
             if stop():

@@ -41,7 +41,8 @@ DUELING_SETTINGS: Final[dict[str, Any]] = {
 
 # What each preset changes; settings of ε-greedy exploration do not apply to noisy agents.
 PRESET_SETTINGS: Final[dict[str, dict[str, Any]]] = {
-    "paper": {"frames": paper.TRAINING_FRAMES},
+    # A batch of a replay of a million steps that is four steps older is the same for learning.
+    "paper": {"frames": paper.TRAINING_FRAMES, "learning.draws_ahead": True},
     # Young & Tian 2019, with ε of RMSProp outside the root there and inside here.
     "minatar": {
         "frames": 5_000_000,
@@ -67,6 +68,7 @@ PRESET_SETTINGS: Final[dict[str, dict[str, Any]]] = {
         "learning.starts_steps": 10_000,
         "learning.sync_target_steps": 1_000,
         "learning.update_period_steps": 1,
+        "learning.draws_ahead": True,
         "exploration.anneal_steps": 100_000,
         "exploration.final": 0.01,
         "exploration.evaluation": 0.001,

@@ -198,6 +198,10 @@ class ValueAgent:
         where = f"first in {bad[0]!r}" if bad else "in the network's outputs"
         return f"expected a finite loss at update {self.updates + 1}, got {loss}: {where}"
 
+    def evaluation_policy(self, noise: Literal["on", "off"], role: str) -> EvaluationPolicy:
+        """Who plays an evaluation with the latest weights; `role` names its random stream."""
+        return EvaluationPolicy(self, noise, role)
+
     # --- state -----------------------------------------------------------------------------------
 
     def to_device(self, array: NDArray[Any]) -> Tensor:
@@ -269,6 +273,9 @@ class EvaluationPolicy:
         self.epsilon = 0.0
         if isinstance(exploration, config.EpsilonGreedy):
             self.epsilon = exploration.evaluation
+
+    def begin_episode(self) -> None:
+        """An episode begins: nothing of the one before is remembered anyway."""
 
     def act(self, observation: NDArray[Any]) -> NDArray[np.int64]:
         """Choose actions [N] for observations [N, stack, *frame]."""
