@@ -168,7 +168,7 @@ def test_the_agent_sees_stacks_that_begin_with_zeros(monkeypatch: pytest.MonkeyP
             seen.append(observation[0].copy())
             return super().act(observation)
 
-    monkeypatch.setattr(evaluation, "EvaluationPolicy", Watching)
+    monkeypatch.setattr("noisynet.agents.value.EvaluationPolicy", Watching)
     evaluate(counting_agent(environment), environment, frames=28, training_frames=0, noise="on")
     times = [[int(frame[1]) if frame[0] else None for frame in stack] for stack in seen]
     assert times == [
