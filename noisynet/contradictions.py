@@ -40,6 +40,27 @@ def _has_the_head_of_its_name(agent: str, dueling: bool) -> str | None:
     )
 
 
+def _has_the_noise_of_its_name(agent: str, noise: str) -> str | None:
+    if "a3c" not in agent or agent.endswith("factorised") == (noise == "factorised"):
+        return None
+    other = "noisynet-a3c-factorised" if noise == "factorised" else "noisynet-a3c"
+    expected = "independent" if noise == "factorised" else "factorised"
+    return (
+        f"{agent} expects exploration.noise={expected}, got {noise}; choose the agent {other} "
+        "instead"
+    )
+
+
+def _a_noisy_lstm_is_there_and_of_a_noisy_agent(
+    agent: str, noisy_lstm: bool, recurrent: bool
+) -> str | None:
+    if not noisy_lstm or (recurrent and agent.startswith("noisynet")):
+        return None
+    missing = [] if recurrent else ["recurrent=true"]
+    missing += [] if agent.startswith("noisynet") else ["an agent noisynet-…"]
+    return f"noisy_lstm=true expects {' and '.join(missing)}: {agent} has no LSTM to be noisy"
+
+
 def _the_replay_holds_a_batch(capacity: int, batch: int) -> str | None:
     if capacity >= batch:
         return None
@@ -85,6 +106,8 @@ def _noise_of_episodes_is_for_one_environment(
 _RULES: Final[tuple[tuple[tuple[str, ...], Callable[..., str | None]], ...]] = (
     (("agent", "exploration.kind"), _explores_in_its_own_way),
     (("agent", "network.dueling"), _has_the_head_of_its_name),
+    (("agent", "exploration.noise"), _has_the_noise_of_its_name),
+    (("agent", "noisy_lstm", "recurrent"), _a_noisy_lstm_is_there_and_of_a_noisy_agent),
     (("replay.capacity_steps", "learning.batch_size"), _the_replay_holds_a_batch),
     (
         ("learning.starts_steps", "replay.capacity_steps"),

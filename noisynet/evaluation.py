@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from noisynet.agents import ValueAgent
-from noisynet.config import Config
+from noisynet.config import RunConfig
 from noisynet.envs import Environment, episode_seed, make_environment
 from noisynet.runs import Trace
 
@@ -127,12 +127,12 @@ def evaluate(
     return EvaluationResult(mean, any(trace.finished for trace in traces), traces, played)
 
 
-def make_configured_environment(config: Config, num_envs: int) -> Environment:
+def make_configured_environment(config: RunConfig, num_envs: int) -> Environment:
     """The environments of a run, for training or for evaluation."""
     return make_environment(config.environment, num_envs, **environment_options(config))
 
 
-def environment_options(config: Config) -> dict[str, Any]:
+def environment_options(config: RunConfig) -> dict[str, Any]:
     """What to make a run's environment with, besides its name."""
     options = dict(config.environment_options)
     if config.max_episode_frames is not None and not config.environment.startswith("deep_sea/"):

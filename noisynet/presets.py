@@ -29,6 +29,12 @@ AGENT_SETTINGS: Final[dict[str, dict[str, Any]]] = {
         "exploration.evaluation": paper.DUELING_EPSILON_EVALUATION,
     },
     "noisynet-dueling": {"exploration.kind": "noisy-weights"},
+    "a3c": {"exploration.kind": "entropy-bonus"},
+    "noisynet-a3c": {"exploration.kind": "noisy-weights"},
+    "noisynet-a3c-factorised": {
+        "exploration.kind": "noisy-weights",
+        "exploration.noise": "factorised",
+    },
 }
 DUELING_SETTINGS: Final[dict[str, Any]] = {
     "network.dueling": True,
@@ -39,7 +45,8 @@ DUELING_SETTINGS: Final[dict[str, Any]] = {
     "optimiser.learning_rate": paper.DUELING_LEARNING_RATE,
 }
 
-# What each preset changes; settings of ε-greedy exploration do not apply to noisy agents.
+# What each preset changes for the value agents; settings of ε-greedy exploration do not apply to
+# noisy ones.
 PRESET_SETTINGS: Final[dict[str, dict[str, Any]]] = {
     # A batch of a replay of a million steps that is four steps older is the same for learning.
     "paper": {"frames": paper.TRAINING_FRAMES, "learning.draws_ahead": True},
@@ -93,6 +100,33 @@ PRESET_SETTINGS: Final[dict[str, dict[str, Any]]] = {
         "evaluation.frames": 2_500,
         "max_episode_frames": None,
         "checkpoint_period_frames": 10_000,
+        "log_period_steps": 500,
+    },
+}
+
+# What each preset changes for the actor-critic agents.
+ACTOR_CRITIC_PRESETS: Final[dict[str, dict[str, Any]]] = {
+    "paper": {"frames": paper.A3C_TRAINING_FRAMES},
+    "minatar": {
+        "frames": 5_000_000,
+        "network.hidden": (128,),
+        "learning.clip_rewards": False,
+        "evaluation.period_frames": 100_000,
+        "evaluation.frames": 20_000,
+        "checkpoint_period_frames": 50_000,
+    },
+    # Small problems with flat observations.
+    "classic": {
+        "frames": 200_000,
+        "workers": 4,
+        "network.hidden": (64, 64),
+        "network.cells": 64,
+        "learning.clip_rewards": False,
+        "optimiser.learning_rate": 3e-3,
+        "evaluation.period_frames": 20_000,
+        "evaluation.frames": 2_500,
+        "max_episode_frames": None,
+        "checkpoint_period_frames": 20_000,
         "log_period_steps": 500,
     },
 }

@@ -95,9 +95,15 @@ def test_all_equals_what_is_imported(path: Path) -> None:
     assert len(listed) == len(set(listed))
 
 
+def _is_overload(node: ast.FunctionDef) -> bool:
+    return any(isinstance(d, ast.Name) and d.id == "overload" for d in node.decorator_list)
+
+
 def public_definitions(tree: ast.Module) -> Iterator[tuple[str, ast.AST]]:
     for node in tree.body:
         if isinstance(node, ast.FunctionDef | ast.ClassDef) and not node.name.startswith("_"):
+            if isinstance(node, ast.FunctionDef) and _is_overload(node):
+                continue  # the definition itself documents them all
             yield node.name, node
             if isinstance(node, ast.ClassDef):
                 for inner in node.body:

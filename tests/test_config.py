@@ -14,6 +14,7 @@ from pydantic import ValidationError
 from noisynet.config import (
     AGENTS,
     PRESETS,
+    VALUE_AGENTS,
     Adam,
     CentredRMSProp,
     Config,
@@ -21,6 +22,7 @@ from noisynet.config import (
     EpsilonGreedy,
     NoisyWeights,
     PrioritisedReplay,
+    RunConfig,
     UniformReplay,
     build_config,
     load_config,
@@ -32,7 +34,7 @@ FAMILIES = {"atari": "atari/pong", "minatar": "minatar/breakout", "deep_sea": "d
 FAMILIES["gym"] = "gym/CartPole-v1"
 
 
-def value_of(config: Config, key: str) -> Any:
+def value_of(config: RunConfig, key: str) -> Any:
     found: Any = config
     for part in key.split("."):
         found = getattr(found, part)
@@ -107,7 +109,7 @@ AGENT_SETTINGS: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("agent", AGENTS)
+@pytest.mark.parametrize("agent", VALUE_AGENTS)
 def test_on_atari_an_agent_has_the_settings_of_its_paper(agent: str) -> None:
     config = build_config(agent, "atari/pong")
     expected = AGENT_SETTINGS[agent]
@@ -213,8 +215,8 @@ def test_every_family_has_its_own_preset(family: str) -> None:
 
 
 @pytest.mark.parametrize("preset", PRESETS)
-@pytest.mark.parametrize("agent", AGENTS)
-def test_every_preset_fits_every_agent(agent: str, preset: str) -> None:
+@pytest.mark.parametrize("agent", VALUE_AGENTS)
+def test_every_preset_fits_every_value_agent(agent: str, preset: str) -> None:
     config = build_config(agent, "atari/pong", preset=preset)
     kind = "noisy-weights" if agent.startswith("noisynet") else "epsilon-greedy"
     assert config.exploration.kind == kind

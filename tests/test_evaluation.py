@@ -12,7 +12,6 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from noisynet import evaluation
 from noisynet.agents import EvaluationPolicy, ValueAgent
 from noisynet.config import Config, build_config
 from noisynet.envs import Environment, EnvironmentSpec, Step, episode_seed, make_environment
@@ -31,7 +30,9 @@ MODES: tuple[Literal["on", "off"], ...] = ("on", "off")
 
 
 def configure(agent: str, environment: str, *settings: str) -> Config:
-    return build_config(agent, environment, settings=[*FIXED, *settings])
+    config = build_config(agent, environment, settings=[*FIXED, *settings])
+    assert isinstance(config, Config)
+    return config
 
 
 def make(agent: str, environment: str, *settings: str) -> tuple[ValueAgent, Environment]:

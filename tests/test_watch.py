@@ -15,7 +15,7 @@ import torch
 from numpy.typing import NDArray
 
 from noisynet.agents import ValueAgent
-from noisynet.config import build_config
+from noisynet.config import Config, build_config
 from noisynet.envs import make_environment
 from noisynet.layers import noise_off, resample_noise
 from noisynet.loops import load_agent, train
@@ -48,6 +48,7 @@ DEEP_SEA = ["evaluation.period_frames=30", "evaluation.frames=15"]  # 3 whole ep
 
 def trained(path: Path, agent: str, environment: str, frames: int, settings: Sequence[str]) -> Path:
     config = build_config(agent, environment, frames=frames, settings=[*SMALL, *settings])
+    assert isinstance(config, Config)
     folder = RunFolder.create_or_open(path, config.model_dump(mode="json"), must_match=["agent"])
     with folder.lock():
         train(config, folder)
@@ -363,6 +364,7 @@ def test_the_spread_is_that_of_as_many_draws_of_the_network(agent_name: str, noi
     """Against drawing one network after the other and asking it for Q."""
     settings = [*SMALL, f"exploration.noise={noise}", "exploration.sigma0=0.5"]
     config = build_config(agent_name, "deep_sea/4", settings=settings)
+    assert isinstance(config, Config)
     with make_environment("deep_sea/4") as environment:
         agent = ValueAgent(config, environment.spec)
     trace = Trace("deep_sea/4", 0, np.zeros(4, np.uint8), 0.0, 0, 0, "on")

@@ -10,7 +10,7 @@ import torch
 
 from noisynet.agents import EvaluationPolicy, ValueAgent, audit_agent, torch_stream
 from noisynet.agents import audit as audit_module
-from noisynet.config import build_config
+from noisynet.config import Config, build_config
 from noisynet.envs import EnvironmentSpec
 from noisynet.layers import checks, noisy_layers, resample_noise
 
@@ -26,7 +26,9 @@ def make(
     spec: EnvironmentSpec = SPEC,
 ) -> ValueAgent:
     fixed = ["network.hidden=[8]", "learning.starts_steps=32"]
-    return kind(build_config(agent, spec.name, settings=[*fixed, *settings]), spec)
+    config = build_config(agent, spec.name, settings=[*fixed, *settings])
+    assert isinstance(config, Config)
+    return kind(config, spec)
 
 
 @pytest.mark.parametrize("redraw", ["action", "update", "episode"])

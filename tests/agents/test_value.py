@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from noisynet.agents import EvaluationPolicy, NonFiniteLoss, ValueAgent
-from noisynet.config import AGENTS, build_config
+from noisynet.config import VALUE_AGENTS, Config, build_config
 from noisynet.envs import EnvironmentSpec
 from noisynet.layers import held_noise, noise_off, noisy_layers, resample_noise
 from noisynet.losses import double_q_target, huber, q_learning_target, squared, td_error
@@ -31,6 +31,7 @@ NOISY_AGENTS = ("noisynet-dqn", "noisynet-dueling")
 def make(agent: str, *settings: str, seed: int = 0, spec: EnvironmentSpec = FLAT) -> ValueAgent:
     fixed = ["network.hidden=[8]", f"learning.starts_steps={STARTS}"]
     config = build_config(agent, spec.name, seed=seed, settings=[*fixed, *settings])
+    assert isinstance(config, Config)
     return ValueAgent(config, spec)
 
 
@@ -155,7 +156,7 @@ def test_the_optimiser_and_the_architecture_are_those_of_the_configuration() -> 
 # --- streams -------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("agent", AGENTS)
+@pytest.mark.parametrize("agent", VALUE_AGENTS)
 def test_the_seed_decides_everything(agent: str) -> None:
     first, second, other = make(agent), make(agent), make(agent, seed=1)
     torch.manual_seed(123)  # of no consequence
@@ -166,7 +167,7 @@ def test_the_seed_decides_everything(agent: str) -> None:
     assert actions != play(other, 5)
 
 
-@pytest.mark.parametrize("agent", AGENTS)
+@pytest.mark.parametrize("agent", VALUE_AGENTS)
 def test_the_global_streams_are_left_alone(agent: str) -> None:
     torch_before, numpy_before = torch.get_rng_state(), np.random.get_state()[1].copy()  # type: ignore[index]
     play(make(agent), 2)
@@ -710,7 +711,7 @@ def test_a_plain_agent_is_evaluated_with_its_own_epsilon() -> None:
 
 
 @pytest.mark.parametrize("noise", ["on", "off"])
-@pytest.mark.parametrize("agent", AGENTS)
+@pytest.mark.parametrize("agent", VALUE_AGENTS)
 def test_an_evaluation_policy_leaves_the_agent_as_it_is(agent: str, noise: Any) -> None:
     built = make(agent)
     play(built, 2)

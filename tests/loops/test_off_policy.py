@@ -121,7 +121,9 @@ class Stub:
 
 def configure(*settings: str, agent: str = "noisynet-dqn", name: str = "deep_sea/4") -> Config:
     fixed = ["network.hidden=[8]", "learning.batch_size=4", "learning.starts_steps=20"]
-    return build_config(agent, name, settings=[*fixed, *settings])
+    config = build_config(agent, name, settings=[*fixed, *settings])
+    assert isinstance(config, Config)
+    return config
 
 
 def make_store(
