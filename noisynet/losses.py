@@ -1,4 +1,4 @@
-"""The losses of the value agents: tensors in, tensors out.
+"""The losses of the value agents and of the actor-critic agents: tensors in, tensors out.
 
 Names carry time, as in rlax: `_tm1` is the state x in which an action was taken, `_t` the next.
 """
@@ -6,7 +6,10 @@ Names carry time, as in rlax: `_tm1` is the state x in which an action was taken
 from __future__ import annotations
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
+
+# --- DQN and Dueling -----------------------------------------------------------------------------
 
 
 def q_learning_target(reward_t: Tensor, discount_t: Tensor, q_t: Tensor) -> Tensor:
@@ -61,3 +64,36 @@ def squared(error: Tensor) -> Tensor:
 def mean_over_batch(loss: Tensor, weight: Tensor) -> Tensor:
     """The weighted mean of a loss [B] with importance weights [B]."""
     return torch.mean(loss * weight)
+
+
+# --- A3C -----------------------------------------------------------------------------------------
+
+
+def log_policy(preference: Tensor) -> Tensor:
+    """log π(·|x) for the policy head's outputs, before the softmax [..., A]."""
+    return F.log_softmax(preference, dim=-1)
+
+
+def policy_gradient(log_pi: Tensor, action: Tensor, advantage: Tensor) -> Tensor:
+    """−log π(a|x) A: the loss whose gradient is the policy's (Eqs. 6, 21; 26 with noise).
+
+    Args:
+        log_pi: log π(·|x) [..., A].
+        action: what was done [...].
+        advantage: Q̂ − V(x), through which nothing is learnt here [...].
+
+    Returns:
+        [...].
+    """
+    log_probability = log_pi.gather(-1, action.unsqueeze(-1)).squeeze(-1)
+    return -log_probability * advantage.detach()
+
+
+def entropy(log_pi: Tensor) -> Tensor:
+    """H(π(·|x)) = −Σ_a π(a|x) log π(a|x) (Eq. 6) for log π [..., A]."""
+    return -(log_pi.exp() * log_pi).sum(dim=-1)
+
+
+def over_rollout(loss: Tensor) -> Tensor:
+    """The sum over the steps of a roll-out and the mean over its environments, for loss [T, N]."""
+    return loss.sum() / loss.shape[1]

@@ -1,4 +1,4 @@
-"""Centred RMSProp as the original DQN has it, ε inside the root."""
+"""RMSProp as the original agents have it, ε inside the root: centred (DQN) and shared (A3C)."""
 
 from __future__ import annotations
 
@@ -106,3 +106,53 @@ def _centred_rmsprop(
         average[i], square[i] = g, v
         variance = max(v - g * g, type(decay)(0))  # rounding can make it negative
         parameter[i] -= lr * d / np.sqrt(variance + epsilon)
+
+
+def annealed(initial: float, step: int, total: int) -> float:
+    """A rate that falls linearly from `initial` to 0 over `total` steps."""
+    return initial * max(0.0, 1.0 - step / total)
+
+
+@torch.no_grad()
+def shared_rmsprop_step(
+    parameter: Tensor,
+    square: Tensor,
+    gradient: Tensor,
+    learning_rate: float,
+    decay: float,
+    epsilon: float,
+) -> None:
+    """v ← ρv + (1−ρ)d²; θ ← θ − lr·d/√(v + ε), in place (A3C, section 4).
+
+    θ and v may be shared by processes that all do this, without locks: each takes what it finds,
+    and what two write at once is one's or the other's, number by number (Hogwild).
+
+    Args:
+        parameter: θ, flat.
+        square: v, the running average of squares, likewise.
+        gradient: d, likewise.
+        learning_rate: lr.
+        decay: ρ.
+        epsilon: ε, for gradients of a loss summed over a roll-out.
+    """
+    if parameter.device.type != "cpu" or parameter.dtype not in (torch.float32, torch.float64):
+        square.mul_(decay).addcmul_(gradient, gradient, value=1 - decay)
+        parameter.addcdiv_(gradient, square.add(epsilon).sqrt_(), value=-learning_rate)
+        return
+    arrays = [tensor.numpy() for tensor in (parameter, square, gradient)]
+    of_type = arrays[0].dtype.type
+    _shared_rmsprop(*arrays, of_type(learning_rate), of_type(decay), of_type(epsilon))
+    for tensor in parameter, square:  # autograd is to know that they have changed
+        torch.autograd.graph.increment_version(tensor)
+
+
+@numba.njit(error_model="numpy", nogil=True)
+def _shared_rmsprop(
+    parameter: Any, square: Any, gradient: Any, lr: Any, decay: Any, epsilon: Any
+) -> None:
+    rest = type(decay)(1) - decay
+    for i in range(parameter.size):
+        d = gradient[i]
+        v = decay * square[i] + rest * d * d
+        square[i] = v
+        parameter[i] -= lr * d / np.sqrt(v + epsilon)

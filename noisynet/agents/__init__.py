@@ -1,15 +1,28 @@
 """Agents: what acts and learns."""
 
+from noisynet.agents.actor_critic import (
+    ActorCriticAgent,
+    ActorCriticPolicy,
+    Rollout,
+    RolloutLearnt,
+)
 from noisynet.agents.audit import audit_agent
+from noisynet.agents.make import Agent, make_agent
 from noisynet.agents.streams import numpy_stream, torch_stream
 from noisynet.agents.value import EvaluationPolicy, Learnt, NonFiniteLoss, ValueAgent
 
 __all__ = [
+    "ActorCriticAgent",
+    "ActorCriticPolicy",
+    "Agent",
     "EvaluationPolicy",
     "Learnt",
     "NonFiniteLoss",
+    "Rollout",
+    "RolloutLearnt",
     "ValueAgent",
     "audit_agent",
+    "make_agent",
     "numpy_stream",
     "torch_stream",
 ]

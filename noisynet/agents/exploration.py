@@ -1,8 +1,9 @@
-"""How an agent chooses among its values: ε-greedily, or greedily in a noisy network."""
+"""How an agent chooses: ε-greedily or greedily among its values, or by sampling its policy."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,3 +32,14 @@ def epsilon_greedy(
     explore = stream.random(count) < epsilon
     uniform = stream.integers(num_actions, size=count)
     return uniform if explore.all() else np.where(explore, uniform, greedy())
+
+
+def sampled_actions(
+    preference: NDArray[np.floating[Any]], stream: np.random.Generator
+) -> NDArray[np.int64]:
+    """Actions [N] drawn from the softmax of preferences [N, A], by one uniform number each."""
+    weight = np.exp(preference - preference.max(axis=1, keepdims=True), dtype=np.float64)
+    cumulated = weight.cumsum(axis=1)
+    drawn = stream.random(len(preference)) * cumulated[:, -1]
+    actions: NDArray[np.int64] = (cumulated <= drawn[:, None]).sum(axis=1)
+    return np.minimum(actions, preference.shape[1] - 1)  # but for rounding

@@ -147,7 +147,7 @@ class SharedRMSProp(Part):
 class Network(Part):
     """The shape of the value network."""
 
-    torso: Literal["auto", "nature", "minatar", "flat"] = "auto"
+    torso: Literal["auto", "nature", "a3c", "minatar", "flat"] = "auto"
     """The convolutions; auto chooses by the size of a frame."""
     hidden: Sizes = (512,)
     """Sizes of the hidden fully connected layers."""
@@ -160,7 +160,7 @@ class Network(Part):
 class ActorCriticShape(Part):
     """The shape of the network of policy and value."""
 
-    torso: Literal["auto", "a3c", "nature", "minatar", "flat"] = "auto"
+    torso: Literal["auto", "nature", "a3c", "minatar", "flat"] = "auto"
     """The convolutions; auto chooses by the size of a frame, a3c for Atari's."""
     hidden: Sizes | None = None
     """Sizes of the hidden fully connected layers, which policy and value share; None: 256, but 512

@@ -3,6 +3,8 @@
 from noisynet.layers.audit import NoiseReport, check_noise
 from noisynet.layers.checks import Check, Contract
 from noisynet.layers.control import (
+    build_weights,
+    forget_weights,
     held_noise,
     hold_noise,
     noise_off,
@@ -26,7 +28,9 @@ __all__ = [
     "NoiseSample",
     "NoisyLSTMCell",
     "NoisyLinear",
+    "build_weights",
     "check_noise",
+    "forget_weights",
     "held_noise",
     "hold_noise",
     "make_noisy",

@@ -30,6 +30,21 @@ def resample_noise(
         layer.resample_noise(generator, rows)
 
 
+def build_weights(module: nn.Module) -> None:
+    """Build the weights in force in every noisy layer once, for all passes until the next draw.
+
+    See `NoisyLinear.build_weights`: for roll-outs, over which neither weights nor noise change.
+    """
+    for layer in _present_layers(module, "build_weights").values():
+        layer.build_weights()
+
+
+def forget_weights(module: nn.Module) -> None:
+    """Leave what `build_weights` built; the samples stay in force."""
+    for layer in _present_layers(module, "forget_weights").values():
+        layer.forget_weights()
+
+
 @contextmanager
 def noise_off(module: nn.Module) -> Iterator[None]:
     """Use the mean weights μ inside the `with`; the held sample is back in force after it.

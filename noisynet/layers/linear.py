@@ -107,6 +107,7 @@ class NoisyLinear(nn.Module):
         self.sigma0 = _checked_sigma0(sigma0, noise)
         self.rows: int | None = None
         self._noise_off = 0  # how many `noise_off` contexts the layer is in
+        self._built: tuple[Tensor, Tensor | None] | None = None  # what `build_weights` built
 
         def empty(*shape: int) -> nn.Parameter:
             return nn.Parameter(torch.empty(shape, device=device, dtype=dtype))
@@ -166,6 +167,25 @@ class NoisyLinear(nn.Module):
                 self._buffers["epsilon_bias"] = None if self.bias_mu is None else normal(q)
         if self.rows != rows:
             self.rows = rows
+        if self._built is not None:
+            self._built = None
+
+    def build_weights(self) -> None:
+        """Build the weights in force once, for all passes until the next draw.
+
+        For a roll-out: the weights do not change over it either, so that acting need not build
+        them again and again. One backward pass can go through what was built, after which it is
+        to be built anew. Factorised noise with `rows` needs no weights, and builds none.
+        """
+        self._built = None
+        if self.noise == "factorised" and self.rows is not None:
+            return
+        with _outside_inference_mode(), torch.enable_grad():
+            self._built = self.weight, self.bias
+
+    def forget_weights(self) -> None:
+        """Leave what `build_weights` built; the sample stays in force."""
+        self._built = None
 
     def hold_noise(self, noise: Mapping[str, Tensor]) -> None:
         """Hold again what `named_buffers` once gave, on the layer's device and of its type."""
@@ -186,6 +206,7 @@ class NoisyLinear(nn.Module):
             )
         for name, value in noise.items():
             self._buffers[name] = value.to(self.weight_mu)
+        self._built = None
         lead = next(iter(leads))
         self.rows = lead[0] if lead else None
 
@@ -194,6 +215,8 @@ class NoisyLinear(nn.Module):
         """The weights in force: μw + σw⊙εw [q, p] ([rows, q, p]), or μw inside `noise_off`."""
         if self._noise_off:
             return self.weight_mu
+        if self._built is not None:
+            return self._built[0]
         mu, sigma = self.weight_mu, self.weight_sigma
         if self.noise == "independent":
             assert self.epsilon_weight is not None
@@ -214,6 +237,8 @@ class NoisyLinear(nn.Module):
         """The biases in force: μb + σb⊙εb [q] ([rows, q]), or μb inside `noise_off`."""
         if self.bias_mu is None or self.bias_sigma is None or self._noise_off:
             return self.bias_mu
+        if self._built is not None:
+            return self._built[1]
         return torch.addcmul(self.bias_mu, self.bias_sigma, self._bias_noise())
 
     def forward(self, x: Tensor) -> Tensor:
@@ -221,7 +246,7 @@ class NoisyLinear(nn.Module):
         self._check_input(x)
         if self._noise_off:
             return F.linear(x, self.weight_mu, self.bias_mu)
-        if self.noise == "factorised" and (self.rows is not None or self._is_small(x)):
+        if self._built is None and self._needs_no_weights(x):
             return self._forward_without_weights(x)
         if self.rows is not None:
             # [rows, q, p] weights, row by row: [..., rows, p] -> [..., rows, q]
@@ -240,11 +265,13 @@ class NoisyLinear(nn.Module):
         noise = F.linear(x * self.epsilon_in, self.weight_sigma, self.bias_sigma)
         return mean + (self.epsilon_out * noise).to(mean.dtype)
 
-    def _is_small(self, x: Tensor) -> bool:
-        # Not while compiling or exporting: the batch size may be left open there.
-        if torch.compiler.is_compiling():
+    def _needs_no_weights(self, x: Tensor) -> bool:
+        if self.noise != "factorised":
             return False
-        return x.numel() <= _SMALL_BATCH * self.in_features
+        if self.rows is not None:
+            return True
+        # Not while compiling or exporting: the batch size may be left open there.
+        return not torch.compiler.is_compiling() and x.numel() <= _SMALL_BATCH * self.in_features
 
     def _bias_noise(self) -> Tensor:
         epsilon = self.epsilon_out if self.noise == "factorised" else self.epsilon_bias  # Eq. 11
@@ -284,8 +311,17 @@ class NoisyLinear(nn.Module):
         return (parameter for parameter in parameters if parameter is not None)
 
     def __getstate__(self) -> dict[str, Any]:
-        # A copy made inside `noise_off` is not under that context, so nothing would end it.
-        return {**self.__dict__, "_noise_off": 0}
+        # A copy made inside `noise_off` is not under that context, so nothing would end it; and
+        # weights that were built are of the original's graph.
+        return {**self.__dict__, "_noise_off": 0, "_built": None}
+
+    def _apply(self, fn: Any, recurse: bool = True) -> Any:
+        self._built = None
+        return super()._apply(fn, recurse)
+
+    def _load_from_state_dict(self, *arguments: Any, **keywords: Any) -> None:
+        self._built = None
+        super()._load_from_state_dict(*arguments, **keywords)
 
     def extra_repr(self) -> str:
         """What `print(layer)` shows between the brackets."""

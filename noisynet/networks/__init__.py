@@ -1,16 +1,29 @@
 """Networks: a torso, a head, and the two put together."""
 
-from noisynet.networks.build import NetworkShape, ValueNetwork, view_with_own_noise
+from noisynet.networks.actor_critic import (
+    ActorCriticNetwork,
+    ActorCriticNetworkShape,
+    State,
+)
+from noisynet.networks.build import NetworkShape, ValueNetwork, noisy_linear, view_with_own_noise
+from noisynet.networks.flat import flatten_parameters, views_of
 from noisynet.networks.heads import DuelingHead, QHead, fully_connected
-from noisynet.networks.torso import Torso, TorsoKind
+from noisynet.networks.torso import Torso, TorsoKind, fitting_torso
 
 __all__ = [
+    "ActorCriticNetwork",
+    "ActorCriticNetworkShape",
     "DuelingHead",
     "NetworkShape",
     "QHead",
+    "State",
     "Torso",
     "TorsoKind",
     "ValueNetwork",
+    "fitting_torso",
+    "flatten_parameters",
     "fully_connected",
+    "noisy_linear",
     "view_with_own_noise",
+    "views_of",
 ]

@@ -57,7 +57,7 @@ class ValueNetwork(nn.Module):
         generator: torch.Generator,
     ) -> None:
         super().__init__()
-        linear = _linear(shape, generator)
+        linear = noisy_linear(shape.noise, shape.sigma0, generator)
         self.torso = Torso(shape.torso, observation_shape, shape.scale)
         head = DuelingHead if shape.dueling else QHead
         self.head = head(self.torso.features, shape.hidden, num_actions, linear)
@@ -84,12 +84,13 @@ def view_with_own_noise(network: nn.Module) -> nn.Module:
     return copy.deepcopy(network, memo=dict(shared))
 
 
-def _linear(shape: NetworkShape, generator: torch.Generator) -> Linear:
-    if shape.noise is None:
+def noisy_linear(noise: Noise | None, sigma0: float | None, generator: torch.Generator) -> Linear:
+    """Makes noisy layers of one kind, or plain ones if there is no noise."""
+    if noise is None:
         return nn.Linear
-    noise = shape.noise
+    kind = noise
 
     def noisy(inputs: int, outputs: int) -> nn.Module:
-        return NoisyLinear(inputs, outputs, noise=noise, sigma0=shape.sigma0, generator=generator)
+        return NoisyLinear(inputs, outputs, noise=kind, sigma0=sigma0, generator=generator)
 
     return noisy

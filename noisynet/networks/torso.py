@@ -8,8 +8,9 @@ from typing import Final, Literal
 import torch
 from torch import Tensor, nn
 
-TorsoKind = Literal["nature", "minatar", "flat"]
-"""The convolutions of Mnih et al. 2015, those of Young & Tian 2019, or none."""
+TorsoKind = Literal["nature", "a3c", "minatar", "flat"]
+"""The convolutions of Mnih et al. 2015, those of Mnih et al. 2016 (and 2013), those of Young & Tian
+2019, or none."""
 
 
 class Torso(nn.Module):
@@ -27,6 +28,7 @@ class Torso(nn.Module):
     def __init__(self, kind: TorsoKind, observation_shape: Sequence[int], scale: float) -> None:
         super().__init__()
         self.scale = scale
+        self.observation_dims = len(observation_shape)
         self.image_shape = _image_shape(observation_shape)
         if not _fits(kind, self.image_shape):
             side = _SMALLEST_SIDE[kind]
@@ -75,6 +77,13 @@ class Torso(nn.Module):
         return next((parameter.dtype for parameter in self.parameters()), torch.float32)
 
 
+def fitting_torso(frame_shape: Sequence[int], large: TorsoKind) -> TorsoKind:
+    """The torso for frames of this shape: `large` for screens such as Atari's."""
+    if len(frame_shape) not in (2, 3) or min(frame_shape[-2:]) < _SMALLEST_SIDE["minatar"]:
+        return "flat"
+    return large if min(frame_shape[-2:]) >= _SMALLEST_SIDE["nature"] else "minatar"
+
+
 def _image_shape(observation_shape: Sequence[int]) -> tuple[int, ...]:
     """Frames that are images are stacked as channels; everything else is one flat vector."""
     stack, *frame = observation_shape
@@ -104,6 +113,17 @@ def _nature(channels: int) -> nn.Sequential:
     )
 
 
+def _a3c(channels: int) -> nn.Sequential:
+    # A3C, supplement 8: 16 of 8×8/4, 32 of 4×4/2, no padding.
+    return nn.Sequential(
+        nn.Conv2d(channels, 16, 8, stride=4),
+        nn.ReLU(inplace=True),
+        nn.Conv2d(16, 32, 4, stride=2),
+        nn.ReLU(inplace=True),
+        nn.Flatten(),
+    )
+
+
 def _minatar(channels: int) -> nn.Sequential:
     return nn.Sequential(nn.Conv2d(channels, 16, 3, stride=1), nn.ReLU(inplace=True), nn.Flatten())
 
@@ -112,7 +132,7 @@ def _flat(_inputs: int) -> nn.Sequential:
     return nn.Sequential(nn.Flatten())
 
 
-_CONVOLUTIONS = {"nature": _nature, "minatar": _minatar, "flat": _flat}
+_CONVOLUTIONS = {"nature": _nature, "a3c": _a3c, "minatar": _minatar, "flat": _flat}
 
 # Below, the last convolution would be larger than its input.
-_SMALLEST_SIDE: Final[dict[TorsoKind, int]] = {"nature": 36, "minatar": 3, "flat": 1}
+_SMALLEST_SIDE: Final[dict[TorsoKind, int]] = {"nature": 36, "a3c": 20, "minatar": 3, "flat": 1}

@@ -1,0 +1,118 @@
+"""A network of policy and value, feed-forward or with an LSTM."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+
+from noisynet.layers import Noise, NoisyLSTMCell, noisy_layers
+from noisynet.networks.build import noisy_linear
+from noisynet.networks.heads import fully_connected
+from noisynet.networks.torso import Torso, TorsoKind
+
+State = tuple[Tensor, Tensor]
+"""An LSTM's hidden and cell state, each [N, cells]."""
+
+
+@dataclass(frozen=True)
+class ActorCriticNetworkShape:
+    """What decides the shape of a network of policy and value.
+
+    Attributes:
+        torso: which convolutions.
+        hidden: the sizes of the hidden fully connected layers, which policy and value share.
+        cells: of the LSTM after them, None for a feed-forward network.
+        noise: the kind of noise, None for plain layers.
+        noisy: which fully connected layers the noise is on.
+        noisy_lstm: whether it is on the LSTM, too.
+        sigma0: the initial noise, None for the paper's.
+        learn_sigma: whether σ is trained; otherwise it stays at its initial value.
+        scale: what observations are multiplied by.
+    """
+
+    torso: TorsoKind
+    hidden: tuple[int, ...]
+    cells: int | None
+    noise: Noise | None
+    noisy: Literal["all", "heads"]
+    noisy_lstm: bool
+    sigma0: float | None
+    learn_sigma: bool
+    scale: float
+
+
+class ActorCriticNetwork(nn.Module):
+    """Observations → the policy's preferences and V: two heads on shared layers (appendix A).
+
+    Args:
+        shape: what it is built of.
+        observation_shape: (stack, *frame), of one observation.
+        num_actions: how many actions there are.
+        generator: what initialises noisy layers and draws their first ε.
+    """
+
+    def __init__(
+        self,
+        shape: ActorCriticNetworkShape,
+        observation_shape: Sequence[int],
+        num_actions: int,
+        generator: torch.Generator,
+    ) -> None:
+        super().__init__()
+        noisy = noisy_linear(shape.noise, shape.sigma0, generator)
+        hidden = noisy if shape.noisy == "all" else nn.Linear
+        self.torso = Torso(shape.torso, observation_shape, shape.scale)
+        self.hidden = fully_connected((self.torso.features, *shape.hidden), hidden)
+        self.hidden.append(nn.ReLU())
+        features = shape.hidden[-1]
+        self.cell: nn.LSTMCell | NoisyLSTMCell | None = None
+        if shape.cells is not None:
+            self.cell = _cell(shape, features, shape.cells, generator)
+            features = shape.cells
+        self.policy = noisy(features, num_actions)
+        self.value = noisy(features, 1)
+        if not shape.learn_sigma:
+            for layer in noisy_layers(self).values():
+                layer.weight_sigma.requires_grad_(False)
+                if layer.bias_sigma is not None:
+                    layer.bias_sigma.requires_grad_(False)
+
+    def features(self, observation: Tensor) -> Tensor:
+        """What the hidden layers make of observations [..., N, stack, *frame]: [..., N, F].
+
+        The N environments are a dimension of their own, as noise of each one's own has it.
+        """
+        lead = observation.shape[: observation.dim() - self.torso.observation_dims]
+        features = self.torso(observation).unflatten(0, lead)
+        hidden: Tensor = self.hidden(features)
+        return hidden
+
+    def remember(self, features: Tensor, state: State | None) -> tuple[Tensor, State | None]:
+        """One step of the LSTM, if there is one, from features [N, F] and its state."""
+        if self.cell is None:
+            return features, None
+        hidden, cell = self.cell(features, state)
+        return hidden, (hidden, cell)
+
+    def heads(self, features: Tensor) -> tuple[Tensor, Tensor]:
+        """The policy's preferences [..., A], before the softmax, and V [...]."""
+        return self.policy(features), self.value(features).squeeze(-1)
+
+    def forward(
+        self, observation: Tensor, state: State | None = None
+    ) -> tuple[Tensor, Tensor, State | None]:
+        """Preferences [N, A], V [N] and the next state for observations [N, stack, *frame]."""
+        features, state = self.remember(self.features(observation), state)
+        return *self.heads(features), state
+
+
+def _cell(
+    shape: ActorCriticNetworkShape, inputs: int, cells: int, generator: torch.Generator
+) -> nn.LSTMCell | NoisyLSTMCell:
+    if shape.noise is None or not shape.noisy_lstm:
+        return nn.LSTMCell(inputs, cells)
+    return NoisyLSTMCell(inputs, cells, noise=shape.noise, sigma0=shape.sigma0, generator=generator)
