@@ -8,6 +8,7 @@ from noisynet.agents.actor_critic import (
 )
 from noisynet.agents.audit import audit_agent
 from noisynet.agents.make import Agent, make_agent
+from noisynet.agents.pairing import Learner
 from noisynet.agents.streams import numpy_stream, torch_stream
 from noisynet.agents.value import EvaluationPolicy, Learnt, NonFiniteLoss, ValueAgent
 
@@ -16,6 +17,7 @@ __all__ = [
     "ActorCriticPolicy",
     "Agent",
     "EvaluationPolicy",
+    "Learner",
     "Learnt",
     "NonFiniteLoss",
     "Rollout",

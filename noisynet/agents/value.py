@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable
+from concurrent.futures import Future
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final, Literal, Protocol
 
 import numpy as np
@@ -14,6 +17,7 @@ from torch import Tensor, nn
 
 from noisynet import config, losses
 from noisynet.agents.exploration import epsilon_at, epsilon_greedy
+from noisynet.agents.pairing import Learner, Shared, share_gradients
 from noisynet.agents.streams import numpy_stream, torch_stream
 from noisynet.layers import held_noise, hold_noise, noise_off, resample_noise
 from noisynet.networks import NetworkShape, TorsoKind, ValueNetwork, view_with_own_noise
@@ -61,6 +65,16 @@ class Learnt:
     td_error: NDArray[np.float32]
 
 
+@dataclass(frozen=True)
+class _Gradient:
+    """What is left of a pass when the gradients are in the parameters."""
+
+    loss: Tensor
+    error: Tensor
+    target: Tensor
+    batch: TransitionBatch
+
+
 class ValueAgent:
     """Acts, learns, and gives and takes its whole state.
 
@@ -68,10 +82,15 @@ class ValueAgent:
         settings: the run's configuration.
         spec: the environment's.
         device: where the networks live.
+        learner: a second thread that computes updates while the agent acts.
     """
 
     def __init__(
-        self, settings: config.Config, spec: ObservationSpec, device: torch.device | str = "cpu"
+        self,
+        settings: config.Config,
+        spec: ObservationSpec,
+        device: torch.device | str = "cpu",
+        learner: Learner | None = None,
     ) -> None:
         self.config, self.spec, self.device = settings, spec, torch.device(device)
         exploration = settings.exploration
@@ -91,8 +110,11 @@ class ValueAgent:
         self.optimiser = _optimiser(settings.optimiser, self.online)
         self.streams = {role: torch_stream(settings.seed, role, device) for role in NOISE_ROLES}
         self.explore = numpy_stream(settings.seed, "explore")
+        self.learner = learner
         self.updates = 0
         self._redraw_due = True
+        self._update: Callable[[], _Gradient] | None = None
+        self._streams_at_begin: dict[str, Tensor] = {}
 
     # --- act -------------------------------------------------------------------------------------
 
@@ -141,40 +163,104 @@ class ValueAgent:
 
     def learn(self, batch: TransitionBatch) -> Learnt:
         """One update from a batch of transitions (Eq. 14, or Eqs. 15 and 16 with double Q)."""
-        x, y = self.to_device(batch.x), self.to_device(batch.y)
-        action, reward, discount, weight = (
-            self.to_device(column)
-            for column in (batch.action, batch.reward, batch.discount, batch.weight)
-        )
-        noisy = self._noise_in("learning")
-        with self._mean_unless(self.online, noisy), self._mean_unless(self.target, noisy):
-            target = self._target(y, reward, discount)
-            self._redraw(self.online, "online")  # ξ, held over the batch
-            error = losses.td_error(self.online(x), action, target)
-            elementwise = losses.huber if self.config.learning.loss == "huber" else losses.squared
-            loss = losses.mean_over_batch(elementwise(error), weight)
-            self.optimiser.zero_grad(set_to_none=True)
-            loss.backward()
-        value = float(loss.detach())
+        self.begin(batch)
+        return self.finish()
+
+    def begin(self, batch: TransitionBatch) -> None:
+        """Begin an update: with a learner its gradient is computed while the agent acts.
+
+        Nothing that acting or evaluating depends on changes until `finish`.
+        """
+        if self._update is not None:
+            raise RuntimeError("begin expected no update under way: call finish first")
+        if self.learner is None:
+            self._update = partial(self._gradient, batch, partial(self._target_values, batch))
+            return
+        self._streams_at_begin = self._stream_states()
+        del self._streams_at_begin["stream.act"]  # acting goes on
+        q_t: Future[Tensor] = Future()
+        self._update = self.learner.start(partial(self._gradient, batch, q_t.result)).join
+        try:
+            q_t.set_result(self._target_values(batch))
+        except BaseException as error:
+            q_t.set_exception(error)
+            raise
+
+    def finish(self) -> Learnt:
+        """Move the weights by the update that was begun."""
+        if self._update is None:
+            raise RuntimeError("finish expected an update under way: call begin first")
+        update, self._update = self._update, None
+        gradient = update()
+        self._streams_at_begin = {}
+        value = float(gradient.loss)
         if not np.isfinite(value):
-            raise NonFiniteLoss(self._where_not_finite(value, reward, target))
+            raise NonFiniteLoss(self._where_not_finite(value, gradient))
         if self.config.learning.max_gradient_norm is not None:
             norm = self.config.learning.max_gradient_norm
             nn.utils.clip_grad_norm_(self.online.parameters(), norm)
-        self.optimiser.step()
+        if self.learner is not None and isinstance(self.optimiser, CentredRMSProp):
+            self.learner.share(self.optimiser.parts())
+        else:
+            self.optimiser.step()
         self.updates += 1
         if self.noisy and self.noisy.redraw == "update":
             self._redraw_due = True
-        return Learnt(value, error.detach().cpu().numpy())
+        return Learnt(value, gradient.error.cpu().numpy())
+
+    def _gradient(
+        self, batch: TransitionBatch, q_t: Callable[[], Tensor], shared: Shared | None = None
+    ) -> _Gradient:
+        """Leave the gradient of the loss in the online network's parameters.
+
+        Args:
+            batch: what is learnt from.
+            q_t: gives the target network's values at y.
+            shared: takes what another thread may do; None to do all of it here.
+        """
+        x, action, reward, discount, weight = (
+            self.to_device(column)
+            for column in (batch.x, batch.action, batch.reward, batch.discount, batch.weight)
+        )
+        elementwise = losses.huber if self.config.learning.loss == "huber" else losses.squared
+        error = target = reward
+
+        def loss_of() -> Tensor:
+            nonlocal error, target
+            q_tm1 = self.online(x)
+            if selector is None:
+                target = losses.q_learning_target(reward, discount, q_t())
+            else:
+                target = losses.double_q_target(reward, discount, q_t(), selector)
+            error = losses.td_error(q_tm1, action, target)
+            return losses.mean_over_batch(elementwise(error), weight)
+
+        self.optimiser.zero_grad(set_to_none=True)
+        with self._mean_unless(self.online, self._noise_in("learning")):
+            selector = self._selecting_values(batch)
+            self._redraw(self.online, "online")  # ξ, held over the batch
+            if shared is not None:
+                loss = share_gradients(self.online, loss_of, shared)
+            else:
+                loss = loss_of()
+                loss.backward()
+        return _Gradient(loss.detach(), error.detach(), target, batch)
 
     @torch.no_grad()
-    def _target(self, y: Tensor, reward: Tensor, discount: Tensor) -> Tensor:
-        self._redraw(self.target, "target")  # ξ′
-        q_t = self.target(y)
+    def _target_values(self, batch: TransitionBatch) -> Tensor:
+        with self._mean_unless(self.target, self._noise_in("learning")):
+            self._redraw(self.target, "target")  # ξ′
+            q_t: Tensor = self.target(self.to_device(batch.y))
+            return q_t
+
+    @torch.no_grad()
+    def _selecting_values(self, batch: TransitionBatch) -> Tensor | None:
+        """The online network's values at y, which choose the action there with double Q."""
         if not self.config.learning.double_q:
-            return losses.q_learning_target(reward, discount, q_t)
+            return None
         self._redraw(self.online, "select")  # ξ″
-        return losses.double_q_target(reward, discount, q_t, self.online(y))
+        q_t_selector: Tensor = self.online(self.to_device(batch.y))
+        return q_t_selector
 
     def sync_target(self) -> None:
         """ζ⁻ ← ζ: weights only, each network keeps its own ε."""
@@ -190,12 +276,20 @@ class ValueAgent:
     def _mean_unless(self, network: nn.Module, noisy: bool) -> AbstractContextManager[None]:
         return nullcontext() if self.noisy is None or noisy else noise_off(network)
 
-    def _where_not_finite(self, loss: float, reward: Tensor, target: Tensor) -> str:
-        places = [("reward", reward), *self.online.state_dict().items()]
+    def _where_not_finite(self, loss: float, gradient: _Gradient) -> str:
+        columns = {"reward": "reward", "the observations": "x", "the observations after": "y"}
+        places = [
+            (name, torch.from_numpy(getattr(gradient.batch, column)))
+            for name, column in columns.items()
+        ]
+        places += self.online.state_dict().items()
         places += [(f"target {name}", value) for name, value in self.target.state_dict().items()]
-        places.append(("the targets of the loss", target))
+        places.append(("the targets of the loss", gradient.target))
         bad = [name for name, value in places if not bool(value.isfinite().all())]
         where = f"first in {bad[0]!r}" if bad else "in the network's outputs"
+        if not bad and bool(gradient.error.isfinite().all()):
+            largest = float(gradient.error.abs().max())
+            where = f"errors of up to {largest:.3g} are too large for it; are the rewards right?"
         return f"expected a finite loss at update {self.updates + 1}, got {loss}: {where}"
 
     def evaluation_policy(self, noise: Literal["on", "off"], role: str) -> EvaluationPolicy:
@@ -212,14 +306,21 @@ class ValueAgent:
         return tensor.to(self.device)
 
     def tensors(self) -> dict[str, Tensor]:
-        """Every tensor that the next step depends on, by name."""
+        """Every tensor that the next step depends on, by name.
+
+        Of an update under way nothing: it is to be begun again by the same batch.
+        """
         named = {f"online.{name}": value for name, value in self.online.state_dict().items()}
         named |= {f"target.{name}": value for name, value in self.target.state_dict().items()}
         named |= {f"noise.{name}": value for name, value in held_noise(self.acting).items()}
         for index, state in self.optimiser.state_dict()["state"].items():
             named |= {f"optimiser.{index}.{name}": value for name, value in state.items()}
-        named |= {f"stream.{role}": stream.get_state() for role, stream in self.streams.items()}
+        # An update under way is begun again, and then draws its noise again.
+        named |= self._stream_states() | self._streams_at_begin
         return named
+
+    def _stream_states(self) -> dict[str, Tensor]:
+        return {f"stream.{role}": stream.get_state() for role, stream in self.streams.items()}
 
     def state(self) -> dict[str, Any]:
         """The rest of the state, JSON-able."""

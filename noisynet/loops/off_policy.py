@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,7 @@ from noisynet.config import Config
 from noisynet.config import PrioritisedReplay as PrioritisedSettings
 from noisynet.envs import Environment, Step, episode_seed
 from noisynet.evaluation import Stacks
-from noisynet.replay import FrameStore, PrioritisedReplay, UniformReplay
+from noisynet.replay import FrameStore, PrioritisedReplay, TransitionBatch, UniformReplay
 from noisynet.runs import RunDamaged
 
 
@@ -90,6 +90,7 @@ class OffPolicyLoop:
         self.steps = 0
         self.total_steps = -(-settings.frames // environment.spec.frames_per_step)
         self.episodes: list[RunningEpisode] = []
+        self.pending: TransitionBatch | None = None
 
     def run(self) -> Iterator[Tick]:
         """Yield a tick at a time until the budget is spent."""
@@ -111,22 +112,34 @@ class OffPolicyLoop:
         for step in range(self.steps + 1, self.steps + self.environment.num_envs + 1):
             if step <= learning.starts_steps:
                 continue
-            if step % learning.update_period_steps == 0:
-                learnt.append(self._update())
+            due = step % learning.update_period_steps == 0
+            if due:
+                if self.pending is None:
+                    self._begin_update()
+                learnt.append(self._finish_update())
             if step % learning.sync_target_steps == 0:
                 self.agent.sync_target()
+            if due and learning.draws_ahead:
+                self._begin_update()
         return learnt
 
-    def _update(self) -> Learnt:
+    def _begin_update(self) -> None:
         size = self.config.learning.batch_size
         if isinstance(self.replay, UniformReplay):
-            return self.agent.learn(self.replay.sample(size, self.stream))
-        assert isinstance(self.config.replay, PrioritisedSettings)
-        initial = self.config.replay.beta_initial
-        beta = initial + (1 - initial) * min(1.0, self.steps / self.total_steps)
-        batch = self.replay.sample(size, self.stream, beta=beta)
-        learnt = self.agent.learn(batch)
-        self.replay.update_priorities(batch.index, learnt.td_error)
+            self.pending = self.replay.sample(size, self.stream)
+        else:
+            assert isinstance(self.config.replay, PrioritisedSettings)
+            initial = self.config.replay.beta_initial
+            beta = initial + (1 - initial) * min(1.0, self.steps / self.total_steps)
+            self.pending = self.replay.sample(size, self.stream, beta=beta)
+        self.agent.begin(self.pending)
+
+    def _finish_update(self) -> Learnt:
+        assert self.pending is not None
+        batch, self.pending = self.pending, None
+        learnt = self.agent.finish()
+        if isinstance(self.replay, PrioritisedReplay):
+            self.replay.update_priorities(batch.index, learnt.td_error)
         return learnt
 
     def _store(self, actions: NDArray[np.int64], step: Step) -> list[FinishedEpisode]:
@@ -175,6 +188,10 @@ class OffPolicyLoop:
         named = {f"agent.{name}": value for name, value in self.agent.tensors().items()}
         for env, episode in enumerate(self.episodes):
             named[f"actions.{env}"] = torch.tensor(episode.actions, dtype=torch.int16)
+        if self.pending is not None:
+            for column in fields(self.pending):
+                values = np.ascontiguousarray(getattr(self.pending, column.name))
+                named[f"pending.{column.name}"] = torch.from_numpy(values)
         if isinstance(self.replay, PrioritisedReplay):
             named["priorities"] = torch.from_numpy(self.replay.state()["priorities"])
         return named
@@ -208,6 +225,14 @@ class OffPolicyLoop:
             RunningEpisode(e["number"], e["seed"], tensors[f"actions.{env}"].tolist(), e["score"])
             for env, e in enumerate(state["episodes"])
         ]
+        columns = {
+            name.removeprefix("pending."): value.numpy()
+            for name, value in tensors.items()
+            if name.startswith("pending.")
+        }
+        if columns:  # an update was under way
+            self.pending = TransitionBatch(**columns)
+            self.agent.begin(self.pending)
 
     def play_again(self) -> None:
         """Bring the environments to where a restored run stands: seeds and actions say where.

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import torch
 
-from noisynet.agents import NonFiniteLoss, ValueAgent
+from noisynet.agents import Learner, NonFiniteLoss, ValueAgent
 from noisynet.config import Config, load_config
 from noisynet.envs import Environment, EnvironmentSpec
 from noisynet.evaluation import make_configured_environment
@@ -31,7 +31,7 @@ from noisynet.runs import (
     save_checkpoint,
 )
 
-SCHEMA: Final = "value-agent/2"
+SCHEMA: Final = "value-agent/3"
 """The version of what a checkpoint's tensors and state mean."""
 
 # A segment of Atari frames is 29 MB: about 20 ms to hash, each once.
@@ -97,7 +97,7 @@ def make_training(
     try:
         environment = make_configured_environment(config, config.num_envs)
         try:
-            agent = ValueAgent(config, environment.spec, device)
+            agent = ValueAgent(config, environment.spec, device, _learner(config, device))
             training = Training(config, folder, environment, agent, observers, stop)
             training.resume()
         except BaseException:
@@ -107,6 +107,15 @@ def make_training(
         folder.remove_if_unused()
         raise
     return training
+
+
+def _learner(config: Config, device: torch.device | str) -> Learner | None:
+    """A second thread for updates, where they are large and there are cores to share out."""
+    threads = torch.get_num_threads()
+    large = config.environment.startswith("atari/")  # passing small work on takes longer than it
+    if torch.device(device).type != "cpu" or threads < 2 or not large:
+        return None
+    return Learner(threads // 2)
 
 
 def rehearse(config: Config) -> None:

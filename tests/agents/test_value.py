@@ -552,12 +552,18 @@ def test_the_weight_of_the_target_that_is_not_finite_is_named() -> None:
         agent.learn(make_batch())
 
 
-def test_observations_that_are_not_finite_are_traced_as_far_as_they_can_be() -> None:
+def test_observations_that_are_not_finite_are_named() -> None:
     bad = np.full((32, 1, 6), np.nan, np.float32)
-    with pytest.raises(NonFiniteLoss, match="in the network's outputs"):
+    with pytest.raises(NonFiniteLoss, match="first in 'the observations'"):
         make("dqn").learn(make_batch(x=bad))
-    with pytest.raises(NonFiniteLoss, match="first in 'the targets of the loss'"):
+    with pytest.raises(NonFiniteLoss, match="first in 'the observations after'"):
         make("dqn").learn(make_batch(y=bad))
+
+
+def test_rewards_too_large_for_the_loss_are_blamed_on_themselves() -> None:
+    reward = np.full(32, 1e30, np.float32)
+    with pytest.raises(NonFiniteLoss, match=r"errors of up to 1e\+30 are too large"):
+        make("dqn", "learning.loss=squared").learn(make_batch(reward=reward))
 
 
 def test_a_loss_that_is_not_finite_leaves_the_weights_and_the_optimiser_as_they_were() -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
@@ -15,7 +16,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from noisynet.agents import Learnt, ValueAgent
+from noisynet.agents import Learner, Learnt, ValueAgent
 from noisynet.config import Config, build_config
 from noisynet.envs import Environment, EnvironmentSpec, Step, episode_seed
 from noisynet.evaluation import make_configured_environment
@@ -103,11 +104,14 @@ class Stub:
         self.chosen.append(actions.tolist())
         return actions
 
-    def learn(self, batch: TransitionBatch) -> Learnt:
-        self.notes.append("learn")
+    def begin(self, batch: TransitionBatch) -> None:
+        self.notes.append("draw")
         self.stored_when_learning.append(self.store.count())
         self.batches.append(batch.copy())
-        return Learnt(0.0, np.arange(len(batch.action), dtype=np.float32))
+
+    def finish(self) -> Learnt:
+        self.notes.append("learn")
+        return Learnt(0.0, np.arange(len(self.batches[-1].action), dtype=np.float32))
 
     def sync_target(self) -> None:
         self.notes.append("sync")
@@ -289,12 +293,31 @@ def test_updates_and_copies_fall_due_by_steps_whatever_the_number_of_environment
     for tick in loop.run():
         for step in range(tick.steps - num_envs + 1, tick.steps + 1):
             if step > 20:
-                expected += ["learn"] if step % period == 0 else []
+                expected += ["draw", "learn"] if step % period == 0 else []
                 expected += ["sync"] if step % 6 == 0 else []
         assert stub.notes == expected
         assert tick.steps == num_envs * len(stub.chosen)
     assert expected.count("learn") == 80 // period
     assert expected.count("sync") == 13  # 24, 30, …, 96
+
+
+@pytest.mark.parametrize("num_envs", [1, 4])
+def test_a_batch_drawn_ahead_is_drawn_when_the_update_before_is_made(num_envs: int) -> None:
+    """And after the target's copy, which the next update is to know of."""
+    settings = ("learning.update_period_steps=2", "learning.sync_target_steps=6")
+    config = configure("frames=400", f"num_envs={num_envs}", *settings)
+    ahead = configure("frames=400", f"num_envs={num_envs}", *settings, "learning.draws_ahead=true")
+    both = [stubbed(one, Known(num_envs)) for one in (ahead, config)]
+    for loop, _ in both:
+        list(loop.run())
+    (loop, stub), (_, due) = both
+    updates = [note for note in stub.notes if note != "draw"]
+    assert updates == [note for note in due.notes if note != "draw"]
+    assert stub.notes[:7] == ["draw", "learn", "draw", "learn", "sync", "draw", "learn"]
+    assert stub.notes[-2:] == ["learn", "draw"]
+    # The first two are drawn together; each of the others with what the one before was made of.
+    assert stub.stored_when_learning[1:] == due.stored_when_learning
+    assert loop.pending is not None
 
 
 @pytest.mark.parametrize("num_envs", [1, 4])
@@ -384,9 +407,9 @@ def test_prioritised_replay_gets_its_errors_and_a_rising_beta(
 ENVIRONMENTS = ("deep_sea/4", "minatar/breakout", "gym/CartPole-v1")
 
 
-def real(config: Config, folder: Path) -> OffPolicyLoop:
+def real(config: Config, folder: Path, learner: Learner | None = None) -> OffPolicyLoop:
     environment = make_configured_environment(config, config.num_envs)
-    agent = ValueAgent(config, environment.spec)
+    agent = ValueAgent(config, environment.spec, learner=learner)
     # Fewer rows than steps, so that the window moves and the ring wraps.
     store = make_store(config, environment, folder, capacity=20 * config.num_envs)
     return OffPolicyLoop(config, agent, environment, store)
@@ -415,15 +438,17 @@ def assert_same(first: OffPolicyLoop, second: OffPolicyLoop) -> None:
     assert np.array_equal(first.stacks.observation, second.stacks.observation)
 
 
-def check_continuation(config: Config, folder: Path, before: int, after: int) -> None:
-    going_on = real(config, folder / "first")
+def check_continuation(
+    config: Config, folder: Path, before: int, after: int, learner: Learner | None = None
+) -> None:
+    going_on = real(config, folder / "first", learner)
     advance(going_on, before)
     checkpoint = snapshot(going_on)
     continued = advance(going_on, after)
     going_on.store.flush()
     # As after a kill: the files already hold rows of a future that is lost.
     shutil.copytree(folder / "first", folder / "second")
-    restored = real(config, folder / "second")
+    restored = real(config, folder / "second")  # in one thread, which changes nothing
     restored.restore(*checkpoint)
     restored.play_again()
     assert restored.steps == before * config.num_envs
@@ -461,6 +486,26 @@ def test_a_restored_loop_continues_with_any_settings(
 ) -> None:
     config = configure("num_envs=3", "learning.sync_target_steps=7", *settings)
     check_continuation(config, tmp_path, before=30, after=25)
+
+
+@pytest.mark.parametrize("agent", ["dqn", "noisynet-dueling"])
+@pytest.mark.parametrize("before", [28, 29, 30, 31])
+def test_an_update_under_way_in_another_thread_is_made_after_a_restart(
+    agent: str, before: int, tmp_path: Path
+) -> None:
+    settings = ("learning.draws_ahead=true", "learning.update_period_steps=4")
+    config = configure(*settings, agent=agent, name="minatar/breakout")
+    with one_thread():
+        check_continuation(config, tmp_path, before, after=25, learner=Learner(1))
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """A learner shares out the process's threads."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
 
 
 @pytest.mark.parametrize("agent", ["dqn", "noisynet-dueling"])
