@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 import torch
 from torch import Tensor
 
 from noisynet.losses import (
     double_q_target,
+    entropy,
     huber,
+    log_policy,
     mean_over_batch,
+    over_rollout,
+    policy_gradient,
     q_learning_target,
     squared,
     td_error,
@@ -116,3 +122,45 @@ def test_equation_2_step_by_step() -> None:
     assert huber(error).item() == pytest.approx(1.1)
     assert squared(error).item() == pytest.approx(1.28)
     assert gradient(huber(error).sum(), q_tm1).tolist() == [[-1.0, 0.0]]
+
+
+# --- A3C -----------------------------------------------------------------------------------------
+
+HALVES = torch.tensor([0.25, 0.25, 0.5], dtype=torch.float64)
+
+
+def test_the_policy_is_the_softmax_of_its_preferences() -> None:
+    log_pi = log_policy(torch.log(HALVES) + 7)
+    assert log_pi.exp().tolist() == pytest.approx(HALVES.tolist())
+
+
+def test_the_policy_gradient_by_hand() -> None:
+    """−log ¼ · 2; its gradient to the preferences is (π − 1_a) · 2."""
+    preference = torch.log(HALVES).requires_grad_()
+    loss = policy_gradient(log_policy(preference), torch.tensor(1), torch.tensor(2.0))
+    assert loss.item() == pytest.approx(2 * math.log(4))
+    assert gradient(loss, preference).tolist() == pytest.approx([0.5, -1.5, 1.0])
+
+
+def test_the_policy_gradient_teaches_the_advantage_nothing() -> None:
+    advantage = torch.tensor([2.0], requires_grad=True)
+    preference = torch.zeros(1, 3, requires_grad=True)
+    policy_gradient(log_policy(preference), torch.tensor([0]), advantage).sum().backward()
+    assert advantage.grad is None
+
+
+def test_the_entropy_of_a_policy_and_its_gradient_by_hand() -> None:
+    """H of (¼, ¼, ½) is 1.5 bits; its gradient to the preferences is −π (log π + H)."""
+    preference = torch.log(HALVES).requires_grad_()
+    found = entropy(log_policy(preference))
+    assert found.item() == pytest.approx(1.5 * math.log(2))
+    expected = -HALVES * (torch.log(HALVES) + 1.5 * math.log(2))
+    assert gradient(found, preference).tolist() == pytest.approx(expected.tolist())
+
+
+def test_a_sure_policy_has_no_entropy() -> None:
+    assert entropy(log_policy(torch.tensor([[500.0, 0.0, 0.0]]))).tolist() == [0.0]
+
+
+def test_a_roll_out_is_summed_over_steps_and_averaged_over_environments() -> None:
+    assert over_rollout(torch.tensor([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]])).item() == 10.5
