@@ -5,14 +5,24 @@ from __future__ import annotations
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
-from noisynet.config import AGENTS, PRESETS, Config, ConfigError, build_config, parse_count
+from noisynet.config import (
+    ACTOR_CRITIC_AGENTS,
+    AGENTS,
+    PRESETS,
+    VALUE_AGENTS,
+    ActorCriticConfig,
+    Config,
+    ConfigError,
+    build_config,
+    parse_count,
+)
 
 if TYPE_CHECKING:
     from noisynet.runs import RunFolder
@@ -49,18 +59,26 @@ def train(
     settings: Annotated[
         list[str] | None, typer.Option("--set", help="key=value, may be repeated.")
     ] = None,
+    workers: Annotated[
+        int | None, typer.Option(help="Processes of an A3C agent; 1 is deterministic.")
+    ] = None,
+    patience: Annotated[
+        float | None,
+        typer.Option(help="Seconds without a step after which a worker is started again; 4."),
+    ] = None,
     device: Device = "auto",
     tensorboard: Annotated[bool, typer.Option(help="Write TensorBoard events.")] = True,
 ) -> None:
     """Train an agent; the same command continues an interrupted run."""
-    config = _config(agent, environment, frames, seed, preset, settings or [])
+    of_workers = {"--workers": workers, "--patience": patience}
+    config = _config(agent, environment, frames, seed, preset, settings or [], of_workers)
     folder_path = out / (name or f"{config.environment}/{config.agent}/seed-{config.seed}")
     from noisynet.agents import NonFiniteLoss
-    from noisynet.loops import rehearse
+    from noisynet.loops import PATIENCE_SECONDS, rehearse
     from noisynet.loops import train as train_run
     from noisynet.runs import RunError, RunFolder
 
-    chosen_device = _device(device)
+    chosen_device = _device(device, config)
     try:
         # What only shows when it is made is refused before anything is created, too.
         if not RunFolder(folder_path).config_path.exists():
@@ -78,7 +96,12 @@ def train(
                 folder.write_config(stored)
             with _stopping() as stop:
                 outcome = train_run(
-                    config, folder, device=chosen_device, observers=observers, stop=stop
+                    config,
+                    folder,
+                    device=chosen_device,
+                    observers=observers,
+                    stop=stop,
+                    patience_seconds=patience or PATIENCE_SECONDS,
                 )
     except (RunError, NonFiniteLoss, ImportError, ValueError) as error:
         _fail(str(error))
@@ -141,18 +164,23 @@ def watch(
 
 @app.command()
 def audit(
-    agent: Annotated[str, typer.Argument(metavar="AGENT", help="noisynet-dqn, noisynet-dueling")],
+    agent: Annotated[
+        str,
+        typer.Argument(
+            metavar="AGENT", help=", ".join(name for name in AGENTS if name.startswith("noisynet"))
+        ),
+    ],
     environment: Annotated[str, typer.Argument(metavar="ENV")] = "atari/pong",
     settings: Annotated[list[str] | None, typer.Option("--set", help="key=value.")] = None,
 ) -> None:
     """Check that an agent keeps the noise contract: who draws when, and from what."""
     config = _config(agent, environment, None, 0, None, settings or [])
-    from noisynet.agents import ValueAgent, audit_agent
+    from noisynet.agents import audit_agent, make_agent
     from noisynet.evaluation import make_configured_environment
 
     try:
         with make_configured_environment(config, 1) as made:
-            report = audit_agent(ValueAgent(config, made.spec))
+            report = audit_agent(make_agent(config, made.spec))
     except (ValueError, ImportError) as error:
         _fail(str(error), code=2)
     _print(str(report))
@@ -226,17 +254,21 @@ def _stopping() -> Iterator[_Stop]:
 
 
 @contextmanager
-def _observers(config: Config, folder: RunFolder, tensorboard: bool) -> Iterator[list[Any]]:
+def _observers(
+    config: Config | ActorCriticConfig, folder: RunFolder, tensorboard: bool
+) -> Iterator[list[Any]]:
     closing: list[Callable[[], None]] = []
     hook, threading.excepthook = threading.excepthook, _without_refusals
-    observers: list[Any] = [_Progress(config)] if sys.stdout.isatty() else [_Quiet()]
+    from noisynet.loops.terminal import Lines, Terminal
+
+    observers: list[Any] = [Terminal(config.frames)] if sys.stdout.isatty() else [Lines(_say)]
     if tensorboard:
         from noisynet.loops.hooks import TensorBoard
 
         board = TensorBoard(folder)
         observers.append(board)
         closing.append(board.close)
-    if isinstance(observers[0], _Progress):
+    if isinstance(observers[0], Terminal):
         observers[0].start()
         closing.append(observers[0].stop)
     try:
@@ -254,77 +286,6 @@ def _without_refusals(ended: threading.ExceptHookArgs) -> None:
         threading.__excepthook__(ended)
 
 
-class _Quiet:
-    """Where nobody watches: evaluations and notes only."""
-
-    def started(self, frames: int) -> None:
-        pass
-
-    def logged(self, row: dict[str, Any], steps_per_second: float) -> None:
-        pass
-
-    def evaluated(self, row: dict[str, Any]) -> None:
-        _say(_evaluation_line(row))
-
-    def noted(self, message: str) -> None:
-        _say(message)
-
-
-class _Progress:
-    """A live line in a terminal."""
-
-    def __init__(self, config: Config) -> None:
-        from rich.console import Console
-        from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
-
-        self.progress = Progress(
-            TextColumn("{task.completed:,}/{task.total:,} frames"),
-            BarColumn(),
-            TextColumn("{task.fields[speed]} steps/s"),
-            TimeRemainingColumn(),
-            TextColumn("{task.fields[numbers]}"),
-            console=Console(stderr=True),
-        )
-        self.task = self.progress.add_task("", total=config.frames, speed="-", numbers="")
-
-    def start(self) -> None:
-        self.progress.start()
-
-    def stop(self) -> None:
-        self.progress.stop()
-
-    def started(self, frames: int) -> None:
-        self.progress.update(self.task, completed=frames)
-
-    def logged(self, row: dict[str, Any], steps_per_second: float) -> None:
-        parts = [
-            f"{name} {row[key]:.3g}"
-            for name, key in (("return", "score_last"), ("loss", "loss"))
-            if row[key] is not None
-        ]
-        parts += [f"Σ̄ {layer} {sigma:.4f}" for layer, sigma in row["sigma"].items()]
-        self.progress.update(
-            self.task,
-            completed=row["frames"],
-            speed=f"{steps_per_second:.0f}",
-            numbers="  ".join(parts),
-        )
-
-    def evaluated(self, row: dict[str, Any]) -> None:
-        self.progress.console.print(_evaluation_line(row), highlight=False)
-
-    def noted(self, message: str) -> None:
-        self.progress.console.print(message, highlight=False)
-
-
-def _evaluation_line(row: dict[str, Any]) -> str:
-    partial = "" if row["completed"] else " (partial: no episode was completed)"
-    return (
-        f"frame {row['frames']:,}: score {row['score']:.2f} with noise {row['noise']}, "
-        f"{row['episodes']} episodes{partial}"
-    )
-
-
 def _config(
     agent: str,
     environment: str,
@@ -332,8 +293,19 @@ def _config(
     seed: int,
     preset: str | None,
     settings: list[str],
-) -> Config:
+    of_workers: Mapping[str, float | None] | None = None,
+) -> Config | ActorCriticConfig:
     errors, budget = [], None
+    for option, value in (of_workers or {}).items():
+        if value is not None and agent in VALUE_AGENTS:
+            errors.append(
+                f"{option} is for {', '.join(ACTOR_CRITIC_AGENTS)}; {agent} learns in one process: "
+                "leave it out, or play several environments at once with --set num_envs=N"
+            )
+        elif value is not None and not 0 < value < float("inf"):
+            errors.append(f"{option} expected a number above 0, got {value}")
+        elif value is not None and option == "--workers":
+            settings = [*settings, f"workers={value}"]
     if frames is not None:
         try:
             budget = parse_count(frames)
@@ -357,9 +329,11 @@ def _count(text: str) -> int:
         _fail(f"--frames {error}", code=2)
 
 
-def _device(name: str) -> str:
+def _device(name: str, config: Config | ActorCriticConfig | None = None) -> str:
     import torch
 
+    if name == "auto" and isinstance(config, ActorCriticConfig):
+        return "cpu"  # a small network for each of many processes, one observation at a time
     if name == "auto":
         return "cuda" if torch.cuda.is_available() else "cpu"
     try:

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Final, Literal, Protocol
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Final, Literal, Protocol, runtime_checkable
 
 import numpy as np
 
-from noisynet.agents import ValueAgent
+from noisynet.agents import Agent, ValueAgent
 from noisynet.evaluation import EvaluationResult, evaluate, make_configured_environment
 from noisynet.layers import sigma_summary
-from noisynet.loops.off_policy import Tick
+from noisynet.loops.off_policy import FinishedEpisode, Tick
+from noisynet.loops.supervisor import Health
 from noisynet.runs import MetricsLog, RunError, RunFolder, write_traces
 
 MODES: Final[tuple[Literal["on", "off"], ...]] = ("on", "off")
@@ -34,6 +35,14 @@ class Observer(Protocol):
         """Something worth saying happened, perhaps before the run started."""
 
 
+@runtime_checkable
+class WorkersObserver(Protocol):
+    """An observer that also wants to know how the workers of a run are doing."""
+
+    def watched(self, workers: Sequence[Health]) -> None:
+        """How each worker is doing; about twice a second."""
+
+
 class Journal:
     """Logs and evaluates a run, and tells its observers.
 
@@ -49,7 +58,7 @@ class Journal:
 
     def __init__(
         self,
-        agent: ValueAgent,
+        agent: Agent,
         folder: RunFolder,
         frames_per_step: int,
         observers: Sequence[Observer],
@@ -60,7 +69,7 @@ class Journal:
         self.timing = MetricsLog(folder.timing_path)
         self.evaluations = 0
         self.score: float | None = None
-        self.losses: list[float] = []
+        self.measures: dict[str, list[float]] = {"loss": []}
         self.scores: list[float] = []
         self.finished_episodes = 0
         self.clock = (time.monotonic(), 0)
@@ -78,6 +87,15 @@ class Journal:
         """Tell people something."""
         self._tell(lambda observer: observer.noted(message))
 
+    def watched(self, workers: Sequence[Health]) -> None:
+        """Tell whoever wants to know how the workers are doing."""
+
+        def tell(observer: Observer) -> None:
+            if isinstance(observer, WorkersObserver):
+                observer.watched(workers)
+
+        self._tell(tell)
+
     def close(self) -> None:
         """Close the files."""
         self.metrics.close()
@@ -86,38 +104,68 @@ class Journal:
     # --- metrics ---------------------------------------------------------------------------------
 
     def note(self, tick: Tick) -> None:
-        """Keep what a tick brought, and write the rows that are due."""
-        self.losses += [learnt.loss for learnt in tick.learnt]
+        """Keep what a tick of a value agent brought, and write the rows that are due."""
+        assert isinstance(self.agent, ValueAgent)
+        for learnt in tick.learnt:
+            self.learnt({"loss": learnt.loss})
         for episode in tick.finished:
-            self.finished_episodes += 1
-            self.scores = [*self.scores[-99:], episode.score]
-            self.metrics.append(
-                {
-                    "kind": "episode",
-                    "frames": tick.steps * self.frames_per_step,
-                    "env": episode.env,
-                    "episode": episode.number,
-                    "score": episode.score,
-                    "steps": episode.steps,
-                }
-            )
+            self.finished(episode, tick.steps)
         period = self.agent.config.log_period_steps
         if tick.steps // period > (tick.steps - self.agent.config.num_envs) // period:
-            self._log(tick.steps)
+            self.log(tick.steps, self.agent.updates, sigma_summary(self.agent.online))
 
-    def _log(self, steps: int) -> None:
+    def learnt(self, measures: Mapping[str, float]) -> None:
+        """Keep what an update measured, for the mean in the next row."""
+        for name, value in measures.items():
+            self.measures.setdefault(name, []).append(value)
+
+    def finished(self, episode: FinishedEpisode, steps: int) -> None:
+        """Write the row of an episode that ended after so many steps of the run."""
+        self.finished_episodes += 1
+        self.scores = [*self.scores[-99:], episode.score]
+        self.metrics.append(
+            {
+                "kind": "episode",
+                "frames": steps * self.frames_per_step,
+                "env": episode.env,
+                "episode": episode.number,
+                "score": episode.score,
+                "steps": episode.steps,
+            }
+        )
+
+    def log(
+        self,
+        steps: int,
+        updates: int,
+        sigma: Mapping[str, float],
+        counts: Mapping[str, int] | None = None,
+    ) -> None:
+        """Write a row of training, with the means of what was measured since the last.
+
+        Args:
+            steps: of the run so far.
+            updates: likewise.
+            sigma: Σ̄ of each noisy layer.
+            counts: whatever else is counted, by name.
+        """
+        means = {
+            name: float(np.mean(values)) if values else None
+            for name, values in self.measures.items()
+        }
         row = {
             "kind": "train",
             "frames": steps * self.frames_per_step,
             "steps": steps,
-            "updates": self.agent.updates,
+            "updates": updates,
             "episodes": self.finished_episodes,
             "score_last": self.scores[-1] if self.scores else None,
             "score_mean_100": float(np.mean(self.scores)) if self.scores else None,
-            "loss": float(np.mean(self.losses)) if self.losses else None,
-            "sigma": sigma_summary(self.agent.online),
+            **means,
+            "sigma": dict(sigma),
+            **(counts or {}),
         }
-        self.losses = []
+        self.measures = {name: [] for name in self.measures}
         self.metrics.append(row)
         now, (then, steps_then) = time.monotonic(), self.clock
         speed = (steps - steps_then) / max(1e-9, now - then)
@@ -175,7 +223,7 @@ class Journal:
             "metrics_offset": self.metrics.offset(),
             "evaluations": self.evaluations,
             "score": self.score,
-            "losses": self.losses,
+            "measures": self.measures,
             "scores": self.scores,
             "finished_episodes": self.finished_episodes,
         }
@@ -184,7 +232,7 @@ class Journal:
         """Go on from a checkpoint: rows that will come again are dropped."""
         self.metrics.cut_back(state["metrics_offset"])
         self.evaluations, self.score = state["evaluations"], state["score"]
-        self.losses, self.scores = state["losses"], state["scores"]
+        self.measures, self.scores = state["measures"], state["scores"]
         self.finished_episodes = state["finished_episodes"]
 
     def _tell(self, what: Callable[[Observer], None]) -> None:
@@ -198,7 +246,7 @@ class Journal:
 
 
 def evaluation_modes(
-    agent: ValueAgent,
+    agent: Agent,
     training_frames: int,
     frames: int | None = None,
     stop: Callable[[], bool] = lambda: False,
