@@ -22,7 +22,7 @@ MAY_IMPORT = {
     "networks": {"layers"},
     "agents": {"layers", "networks", "losses", "returns", "optimisers", "replay", "config"},
     "evaluation": {"agents", "envs", "runs", "config"},
-    "loops": {"agents", "envs", "evaluation", "layers", "replay", "runs", "config"},
+    "loops": {"agents", "envs", "evaluation", "layers", "optimisers", "replay", "runs", "config"},
     "doctor": {"envs", "layers", "loops", "runs", "config"},
     "watch": {"agents", "envs", "evaluation", "layers", "loops", "networks", "runs", "config"},
     "experiments": {"loops", "runs", "config"},

@@ -137,6 +137,7 @@ class SharedState:
 
     @stop_at.setter
     def stop_at(self, steps: int) -> None:
+        """Have workers stop at another step."""
         self._control[0] = steps
 
     def close(self) -> None:

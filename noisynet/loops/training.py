@@ -12,7 +12,7 @@ from typing import Any, Final
 import torch
 
 from noisynet.agents import Learner, NonFiniteLoss, ValueAgent
-from noisynet.config import Config, load_config
+from noisynet.config import Config
 from noisynet.envs import Environment, EnvironmentSpec
 from noisynet.evaluation import make_configured_environment
 from noisynet.loops.journal import Journal, Observer
@@ -22,7 +22,6 @@ from noisynet.replay import FrameStore
 from noisynet.runs import (
     Checkpoint,
     RunDamaged,
-    RunError,
     RunFolder,
     RunState,
     SegmentHashes,
@@ -116,18 +115,6 @@ def _learner(config: Config, device: torch.device | str) -> Learner | None:
     if torch.device(device).type != "cpu" or threads < 2 or not large:
         return None
     return Learner(threads // 2)
-
-
-def rehearse(config: Config) -> None:
-    """Make a run's environment and agent once, and nothing on disk.
-
-    Raises:
-        ValueError: one of them does not accept its settings, such as an unknown Gymnasium id.
-        ImportError: a package is missing.
-    """
-    prepare_process()  # a continued run does not rehearse, and must not differ from one that does
-    with make_configured_environment(config, 1) as environment:
-        ValueAgent(config, environment.spec)
 
 
 class Training:
@@ -293,24 +280,6 @@ class Training:
 
     def _read_rows(self, env: int) -> Callable[[int, int], list[memoryview]]:
         return lambda start, stop: self.store.rows(env, start, stop)
-
-
-def load_agent(path: Path, device: torch.device | str = "cpu") -> tuple[ValueAgent, int]:
-    """The agent of a run's newest checkpoint, and its training frames; the run is not touched."""
-    folder = RunFolder(path)
-    if not folder.config_path.exists():
-        raise RunError(f"expected a run folder with a config.json, got {path}; see `noisynet list`")
-    config = load_config(folder.read_config())
-    with make_configured_environment(config, 1) as environment:
-        spec = environment.spec
-    checkpoint, _ = load_newest(
-        folder.checkpoints_path, schema=SCHEMA, identity=identity(config, spec), repair=False
-    )
-    if checkpoint is None:
-        raise RunError(f"{path} has no checkpoint yet; continue its training first")
-    agent = ValueAgent(config, spec, device)
-    agent.load_weights(checkpoint.tensors, "agent.")
-    return agent, checkpoint.step * spec.frames_per_step
 
 
 def identity(config: Config, spec: EnvironmentSpec) -> dict[str, Any]:
