@@ -9,6 +9,7 @@ from typing import Any, Final
 import numba
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 
@@ -39,6 +40,7 @@ class CentredRMSProp(torch.optim.Optimizer):
             for parameter in group["params"]:
                 self.state[parameter]["gradient_average"] = torch.zeros_like(parameter)
                 self.state[parameter]["square_average"] = torch.zeros_like(parameter)
+        self._flat: dict[nn.Parameter, _Flat] = {}
 
     def step(self) -> None:  # type: ignore[override]
         """Move every parameter that has a gradient."""
@@ -48,25 +50,71 @@ class CentredRMSProp(torch.optim.Optimizer):
     def parts(self) -> list[Callable[[], None]]:
         """The step in parts that can be done in any order, and at the same time."""
         parts: list[Callable[[], None]] = []
+        moved: list[Tensor] = []
         for group in self.param_groups:
             rates = group["lr"], group["decay"], group["epsilon"]
             for parameter in group["params"]:
                 if parameter.grad is None:
                     continue
                 state = self.state[parameter]
-                averages = state["gradient_average"], state["square_average"]
-                tensors = (parameter.detach(), parameter.grad, *averages)
-                if _share_a_layout_on_the_cpu(tensors):
-                    parts += _in_one_pass(tensors, rates)
+                tensors = parameter.data, state["gradient_average"], state["square_average"]
+                flat = self._flat.get(parameter)
+                if flat is None or not flat.is_of(tensors):
+                    flat = self._flat[parameter] = _Flat(tensors)
+                if flat.fits(parameter.grad):
+                    parts += flat.parts(parameter.grad, rates)
+                    moved += [parameter, *tensors[1:]]
                 else:
-                    parts.append(partial(_in_many_passes, *tensors, *rates))
+                    parts.append(partial(_in_many_passes, parameter.grad, *tensors, *rates))
+        torch.autograd.graph.increment_version(moved)  # torch sees nothing of what is moved so
         return parts
+
+
+class _Flat:
+    """A parameter and its averages as flat arrays: a step of them is one pass over memory.
+
+    That takes a third of the time of many passes: memory, not arithmetic, is what it costs.
+    """
+
+    def __init__(self, tensors: tuple[Tensor, ...]) -> None:
+        self.addresses = [tensor.data_ptr() for tensor in tensors]
+        parameter = tensors[0]
+        self.stride, self.dtype, self.size = parameter.stride(), parameter.dtype, parameter.numel()
+        self.possible = parameter.device.type == "cpu" and all(map(self._is_alike, tensors))
+        self.possible = self.possible and self.dtype in (torch.float32, torch.float64)
+        self.arrays = [self._flatten(tensor) for tensor in tensors] if self.possible else []
+
+    def is_of(self, tensors: tuple[Tensor, ...]) -> bool:
+        """Whether it still stands for these, which may have been replaced."""
+        return [tensor.data_ptr() for tensor in tensors] == self.addresses
+
+    def fits(self, gradient: Tensor) -> bool:
+        """Whether the gradient is laid out in the same way."""
+        return self.possible and self._is_alike(gradient)
+
+    def parts(
+        self, gradient: Tensor, rates: tuple[float, float, float]
+    ) -> Iterator[Callable[[], None]]:
+        """The step, a piece of the arrays at a time."""
+        arrays = [self._flatten(gradient), *self.arrays]
+        of_its_type = [arrays[0].dtype.type(rate) for rate in rates]
+        for start in range(0, self.size, _PART):
+            pieces = [array[start : start + _PART] for array in arrays]
+            yield partial(_centred_rmsprop, *pieces, *of_its_type)
+
+    def _is_alike(self, tensor: Tensor) -> bool:
+        dense = tensor.untyped_storage().nbytes() == tensor.nbytes  # in whatever order
+        return dense and tensor.stride() == self.stride and tensor.dtype == self.dtype
+
+    def _flatten(self, tensor: Tensor) -> NDArray[Any]:
+        array: NDArray[Any] = tensor.as_strided((self.size,), (1,)).numpy()
+        return array
 
 
 @torch.no_grad()
 def _in_many_passes(
-    parameter: Tensor,
     gradient: Tensor,
+    parameter: Tensor,
     average: Tensor,
     square: Tensor,
     learning_rate: float,
@@ -81,41 +129,14 @@ def _in_many_passes(
     parameter.addcdiv_(gradient, root, value=-learning_rate)
 
 
-def _share_a_layout_on_the_cpu(tensors: tuple[Tensor, ...]) -> bool:
-    first = tensors[0]
-    if first.device.type != "cpu" or first.dtype not in (torch.float32, torch.float64):
-        return False
-    return all(
-        tensor.stride() == first.stride()
-        and tensor.dtype == first.dtype
-        and tensor.untyped_storage().nbytes() == tensor.nbytes  # dense, in whatever order
-        for tensor in tensors
-    )
-
-
-def _in_one_pass(
-    tensors: tuple[Tensor, ...], rates: tuple[float, float, float]
-) -> Iterator[Callable[[], None]]:
-    """One step in a third of the time: memory, not arithmetic, is what it takes."""
-    size = tensors[0].numel()
-    arrays = [tensor.as_strided((size,), (1,)).numpy() for tensor in tensors]
-    of_its_type = [arrays[0].dtype.type(rate) for rate in rates]
-    for start in range(0, size, _PART):
-        slices = [array[start : start + _PART] for array in arrays]
-        yield partial(_centred_rmsprop, *slices, *of_its_type)
-    for tensor in tensors[0], tensors[2], tensors[3]:  # autograd is to know that they have changed
-        torch.autograd.graph.increment_version(tensor)
-
-
 # Parameters of a part: large enough not to spend its time on being shared out.
 _PART: Final = 1 << 18
 
 
-@numba.njit(
-    error_model="numpy", nogil=True
-)  # compiled at the first step; a cache on disk would be a pickle
+# Compiled at the first step; a cache on disk would be a pickle.
+@numba.njit(error_model="numpy", nogil=True)
 def _centred_rmsprop(
-    parameter: Any, gradient: Any, average: Any, square: Any, lr: Any, decay: Any, epsilon: Any
+    gradient: Any, parameter: Any, average: Any, square: Any, lr: Any, decay: Any, epsilon: Any
 ) -> None:
     rest = type(decay)(1) - decay
     for i in range(parameter.size):

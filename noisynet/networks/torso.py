@@ -59,8 +59,10 @@ class Torso(nn.Module):
 
     def _scaled_bytes(self, images: Tensor) -> Tensor:
         """Scaled and channels-last."""
-        if torch.compiler.is_compiling():  # a compiler makes one pass of it by itself
-            return (images * self.scale).contiguous(memory_format=torch.channels_last)
+        # A compiler makes one pass of it by itself, and small images are no work.
+        if torch.compiler.is_compiling() or images.shape[-1] < _LARGE_SIDE:
+            x = images.to(torch.float32, memory_format=torch.channels_last)
+            return x if self.scale == 1 else x * self.scale
         # Channel by channel takes a third of the time of torch's own transposition.
         x = torch.empty(
             images.shape,
@@ -74,7 +76,8 @@ class Torso(nn.Module):
 
     @property
     def _dtype(self) -> torch.dtype:
-        return next((parameter.dtype for parameter in self.parameters()), torch.float32)
+        first = self.layers[0]
+        return first.weight.dtype if isinstance(first, nn.Conv2d) else torch.float32
 
 
 def fitting_torso(frame_shape: Sequence[int], large: TorsoKind) -> TorsoKind:
@@ -133,6 +136,8 @@ def _flat(_inputs: int) -> nn.Sequential:
 
 
 _CONVOLUTIONS = {"nature": _nature, "a3c": _a3c, "minatar": _minatar, "flat": _flat}
+
+_LARGE_SIDE: Final = 36
 
 # Below, the last convolution would be larger than its input.
 _SMALLEST_SIDE: Final[dict[TorsoKind, int]] = {"nature": 36, "a3c": 20, "minatar": 3, "flat": 1}
