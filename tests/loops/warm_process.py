@@ -2,8 +2,8 @@
 
 Starting an interpreter with torch takes three seconds, and these tests start a hundred runs. It
 reads one JSON object per line:
-    {"arguments": […], "output": PATH, "signal": [SIGNAL, EVENT, N, …]} starts the command line and
-    answers with its pid;
+    {"arguments": […], "output": PATH, "signal": [SIGNAL, EVENT, N, …], "threads": N} starts the
+    command line and answers with its pid;
     {"wait": PID} answers with its exit status.
 
 EVENT is "files PART", an operation on a file whose path contains PART, or a function as
@@ -19,6 +19,8 @@ import os
 import signal
 import sys
 from typing import Any, NoReturn
+
+import torch
 
 FILE_EVENTS = ("open", "os.mkdir", "os.rename", "os.remove", "os.rmdir", "os.truncate")
 
@@ -61,6 +63,7 @@ def _run(order: dict[str, Any]) -> NoReturn:
         os.dup2(output, descriptor)
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     sys.argv = ["noisynet", *order["arguments"]]
+    torch.set_num_threads(order["threads"])
     if order["signal"]:
         number, event, *moments = order["signal"]
         if event.startswith("files "):
@@ -84,7 +87,7 @@ def _run(order: dict[str, Any]) -> NoReturn:
 
 def main() -> None:
     """Obey until the other end closes."""
-    for module in ("torch._dynamo", "noisynet.loops", "gymnasium", "ale_py", "minatar"):
+    for module in ("torch._dynamo", "noisynet.loops.launch", "gymnasium", "ale_py", "minatar"):
         try:
             importlib.import_module(module)
         except ImportError:
