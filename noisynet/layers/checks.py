@@ -27,6 +27,7 @@ MODE: Final = "noise does not depend on train()/eval()"
 FRESH: Final = "fresh draws when due"
 HELD: Final = "held between draws"
 BATCH: Final = "one sample for a batch"
+ROWS: Final = "environments side by side have samples of their own"
 ROLES: Final = "acting, online, target and selector draws independent"
 LAYERS: Final = "every layer has its own draw"
 MOMENTS: Final = "noise is zero-mean, of the right variance"
@@ -115,6 +116,32 @@ def check_batch(log: NoiseLog) -> Check:
     return Check(BATCH, split == 0, f"{split} of {len(events)} passes differed between equal rows")
 
 
+def check_rows(log: NoiseLog) -> Check:
+    """Where each row has a sample of its own, it is unrelated to every other row's."""
+    samples: dict[tuple[str, str, int], NoiseSample] = {}
+    for event in log.events:
+        if event.noisy and event.sample.others and event.label != "evaluate":
+            samples.setdefault((event.network, event.layer, event.draw), event.sample)
+    if not samples:
+        return Check(ROWS, None, "no pass with a sample for each row")
+    layers: dict[str, list[NoiseSample]] = {}
+    for (_, layer, _), sample in samples.items():
+        layers.setdefault(layer, []).append(sample)
+    related, largest, pairs = [], 0.0, 0
+    for layer, found in layers.items():
+        rows = [[sample, *sample.others] for sample in found]
+        for first, second in itertools.combinations(range(len(rows[0])), 2):
+            pairs += 1
+            for part in (_signature, _first_input):
+                series = (torch.stack([part(row[i]) for row in rows]) for i in (first, second))
+                r, z = _correlation(*series)
+                largest = max(largest, abs(r))
+                if z > _SIGNIFICANT:
+                    related.append(f"{layer} rows {first}/{second} r={r:+.2f}")
+    evidence = "; ".join(related[:4]) or f"largest correlation |r|={largest:.2f} of {pairs} pairs"
+    return Check(ROWS, not related, evidence)
+
+
 def check_roles(log: NoiseLog, contract: Contract) -> Check:
     """The noise of acting, online, target and selector passes is unrelated over many draws."""
     rounds = _roles(log, contract)
@@ -126,6 +153,8 @@ def check_roles(log: NoiseLog, contract: Contract) -> Check:
             found = [_correlation(roles[first][name], roles[second][name]) for name in common]
             pair = f"{first}/{second}"
             results[pair] = max([*found, results.get(pair, (0.0, 0.0))], key=lambda r: r[1])
+    if not results and contract == "rollout":
+        return Check(ROLES, None, "one sample for all of them, by contract")
     if not results:
         return Check(ROLES, None, "needs learn, and more than one noisy pass in it")
     evidence = ", ".join(f"{pair} r={r:+.2f}" for pair, (r, _) in results.items())
@@ -284,7 +313,9 @@ def _roles(log: NoiseLog, contract: Contract) -> dict[str, list[list[NoiseEvent]
     for label, events in _phases(log, "learn").items():
         by_role: dict[str, list[NoiseEvent]] = {}
         for event in events:
-            role = "online" if event.with_gradient else "selector"
+            # In a roll-out the bootstrap, without gradient, uses what acts and learns.
+            own = event.with_gradient or contract == "rollout"
+            role = "online" if own else "selector"
             by_role.setdefault("target" if event.network == "target" else role, []).append(event)
         last_act = acts.get(f"act {label.split(' ')[1]}.{ACTIONS_PER_UPDATE - 1}")
         if last_act and contract != "rollout":

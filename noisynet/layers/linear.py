@@ -181,7 +181,7 @@ class NoisyLinear(nn.Module):
         if self.noise == "factorised" and self.rows is not None:
             return
         with _outside_inference_mode(), torch.enable_grad():
-            self._built = self.weight, self.bias
+            self._built = self._perturbed_weight(), self._perturbed_bias()
 
     def forget_weights(self) -> None:
         """Leave what `build_weights` built; the sample stays in force."""
@@ -215,8 +215,9 @@ class NoisyLinear(nn.Module):
         """The weights in force: μw + σw⊙εw [q, p] ([rows, q, p]), or μw inside `noise_off`."""
         if self._noise_off:
             return self.weight_mu
-        if self._built is not None:
-            return self._built[0]
+        return self._perturbed_weight() if self._built is None else self._built[0]
+
+    def _perturbed_weight(self) -> Tensor:
         mu, sigma = self.weight_mu, self.weight_sigma
         if self.noise == "independent":
             assert self.epsilon_weight is not None
@@ -235,10 +236,13 @@ class NoisyLinear(nn.Module):
     @property
     def bias(self) -> Tensor | None:
         """The biases in force: μb + σb⊙εb [q] ([rows, q]), or μb inside `noise_off`."""
-        if self.bias_mu is None or self.bias_sigma is None or self._noise_off:
+        if self._noise_off:
             return self.bias_mu
-        if self._built is not None:
-            return self._built[1]
+        return self._perturbed_bias() if self._built is None else self._built[1]
+
+    def _perturbed_bias(self) -> Tensor | None:
+        if self.bias_mu is None or self.bias_sigma is None:
+            return None
         return torch.addcmul(self.bias_mu, self.bias_sigma, self._bias_noise())
 
     def forward(self, x: Tensor) -> Tensor:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from operator import attrgetter
 from typing import Any, Final
 
@@ -24,6 +24,8 @@ _SAMPLED_INPUTS: Final = 4
 # Noise recovered from float32 outputs carries rounding errors of about 1e-4; two different draws
 # of a few dozen numbers never agree this closely.
 _SAME_DRAW: Final = 5e-3
+# Of one layer, with one number of rows.
+_MOST_DRAWS: Final = 10**9
 
 
 @dataclass(frozen=True)
@@ -34,22 +36,26 @@ class NoiseSample:
         weight: εw of a few outputs and inputs [outputs, inputs].
         bias: εb of the same outputs [outputs], or None for a layer without bias.
         shared: whether two equal rows of one batch met the same noise.
+        others: the same of every other row, where each row has noise of its own.
     """
 
     weight: Tensor
     bias: Tensor | None
     shared: bool
+    others: tuple[NoiseSample, ...] = ()
 
     @property
     def values(self) -> Tensor:
         """All of it as one vector."""
         parts = [self.weight.flatten()] + ([] if self.bias is None else [self.bias])
-        return torch.cat(parts)
+        return torch.cat([*parts, *(other.values for other in self.others)])
 
     @property
     def is_noise(self) -> bool:
-        """Whether any of it differs from zero."""
-        return bool((self.values.abs() > _SAME_DRAW).any())
+        """Whether any of it differs from zero, in every row."""
+        own = self.weight.flatten() if self.bias is None else self.bias
+        found = bool((torch.cat([self.weight.flatten(), own]).abs() > _SAME_DRAW).any())
+        return found and all(other.is_noise for other in self.others)
 
 
 @dataclass(frozen=True)
@@ -92,7 +98,7 @@ class NoiseLog:
 
     events: list[NoiseEvent] = field(default_factory=list)
     label: str = ""
-    _draws: dict[tuple[str, str], _Draws] = field(default_factory=dict, repr=False)
+    _draws: dict[tuple[str, str], dict[int, _Draws]] = field(default_factory=dict, repr=False)
 
     def select(
         self,
@@ -130,9 +136,13 @@ class NoiseLog:
         )
 
     def _number(self, network: str, layer: str, sample: NoiseSample) -> int:
+        # A layer may hold one sample now, and one for each row then: those are never the same.
         values = sample.values
-        seen = self._draws.setdefault((network, layer), _Draws(len(values)))
-        return seen.number(values)
+        sizes = self._draws.setdefault((network, layer), {})
+        seen = sizes.setdefault(len(values), _Draws(len(values)))
+        number = seen.number(values)
+        before = list(sizes).index(len(values))
+        return number if not before else number + before * _MOST_DRAWS
 
 
 class _Draws:
@@ -302,11 +312,13 @@ def _watch_ours(probe: _Probe, add: Callable[[int | None, NoiseSample], None]) -
     def after(_module: nn.Module, _inputs: Any, _output: Tensor) -> None:
         with torch.no_grad(), torch.autocast(probe.rows.device.type, enabled=False):
             rows = probe.rows
-            if layer.rows is not None and not layer._noise_off:
-                answers = layer.forward(rows[:, None].expand(-1, layer.rows, -1))[:, 0]
+            if layer.rows is None or layer._noise_off:
+                sample = probe.read(layer.forward(rows))
             else:
-                answers = layer.forward(rows)
-        add(layer.rows, probe.read(answers))
+                answers = layer.forward(rows[:, None].expand(-1, layer.rows, -1))
+                first, *others = (probe.read(answers[:, row]) for row in range(layer.rows))
+                sample = replace(first, others=tuple(others))
+        add(layer.rows, sample)
 
     return [layer.register_forward_hook(after)]
 

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from noisynet.agents import EvaluationPolicy, ValueAgent, audit_agent, torch_stream
-from noisynet.agents import audit as audit_module
+from noisynet.agents import value as value_module
 from noisynet.config import Config, build_config
 from noisynet.envs import EnvironmentSpec
 from noisynet.layers import checks, noisy_layers, resample_noise
@@ -221,6 +221,6 @@ class EvaluatesInTheActingNetwork(EvaluationPolicy):
 def test_an_evaluation_that_disturbs_training_fails_its_question(
     policy: type[EvaluationPolicy], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(audit_module, "EvaluationPolicy", policy)
+    monkeypatch.setattr(value_module, "EvaluationPolicy", policy)
     report = audit_agent(make("noisynet-dqn"), UPDATES)
     assert report.failures == [checks.EVALUATION], str(report)

@@ -128,6 +128,14 @@ def test_mean_weights_are_the_parameters_own() -> None:
         assert torch.equal(layer(torch.ones(1, 5)), expected)
 
 
+def test_weights_built_inside_noise_off_are_noisy_after_it() -> None:
+    layer = make("independent", None)
+    expected = layer(torch.ones(1, 5))
+    with noise_off(layer):
+        layer.build_weights()
+    assert torch.equal(layer(torch.ones(1, 5)), expected)
+
+
 def test_a_copy_is_not_of_the_originals_graph() -> None:
     layer = make("independent", None)
     layer.build_weights()
