@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import traceback
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
@@ -95,6 +96,12 @@ def encode_reports(reports: Sequence[Report]) -> bytes:
 def decode_reports(body: bytes) -> list[Report]:
     """Inverse of `encode_reports`."""
     return [Report(*values) for values in decode_state(body)]
+
+
+def encode_error(error: BaseException) -> bytes:
+    """The error in one line, then its traceback."""
+    told = "".join(traceback.format_exception_only(error)).strip().replace("\n", "; ")
+    return f"{told}\n{''.join(traceback.format_exception(error))}".encode()
 
 
 def pack(tensors: dict[str, torch.Tensor], state: dict[str, Any]) -> bytes:

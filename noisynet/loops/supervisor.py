@@ -111,6 +111,7 @@ class Member:
     phase: Phase = Phase.DEAD
     process: subprocess.Popen[bytes] = field(init=False, repr=False)
     channel: Channel = field(init=False, repr=False)
+    last_words: str = ""
     traceback: str = ""
     # Counters when its process started, and its last heartbeat with the time it was seen.
     updates: int = 0
@@ -235,7 +236,8 @@ class Supervisor:
         elif kind == STATE:
             member.phase, member.state = Phase.STOPPED, body
         elif kind == ERROR:
-            member.traceback = body.decode(errors="replace")
+            told = body.decode(errors="replace")
+            member.last_words, _, member.traceback = told.partition("\n")
 
     def _let_go(self, member: Member) -> None:
         with suppress(OSError):  # it has just died, which the next look will find
@@ -267,11 +269,10 @@ class Supervisor:
         except subprocess.TimeoutExpired:  # it has closed its channel, and lives on: useless
             member.process.kill()
             code = member.process.wait()
-        last_words = member.traceback.strip().rpartition("\n")[2]
         if code < 0:
             how = f"killed by {signal.Signals(-code).name}"
         else:
-            how = f"exit code {code}" + (f": {last_words}" if last_words else "")
+            how = f"exit code {code}" + (f": {member.last_words}" if member.last_words else "")
         self._lose(member, how)
 
     def _lose(self, member: Member, how: str) -> None:
@@ -295,7 +296,7 @@ class Supervisor:
     def _start(self, member: Member) -> None:
         slot = self.shared.slots[member.number]
         member.updates, member.rollouts = slot.updates, slot.updates + slot.dropped
-        member.phase, member.traceback = Phase.STARTING, ""
+        member.phase, member.last_words, member.traceback = Phase.STARTING, "", ""
         member.beat, member.beat_at = slot.heartbeat, self._awake_seconds
         member.channel, theirs = Channel.pair()
         job = write_job(self._job(member))

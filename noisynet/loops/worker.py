@@ -7,7 +7,6 @@ import os
 import signal
 import sys
 import time
-import traceback
 from contextlib import suppress
 from typing import Any, Final, NoReturn
 
@@ -26,6 +25,7 @@ from noisynet.loops.handover import (
     STATE,
     Job,
     Report,
+    encode_error,
     encode_reports,
     pack,
     read_job,
@@ -225,10 +225,10 @@ def main() -> NoReturn:
             worker.run(parent)
         except Orphaned:
             worker.environment.close()
-    except BaseException:
+    except BaseException as error:
         code = 1
         with suppress(OSError):  # there is nobody left to tell
-            channel.send(ERROR, traceback.format_exc().encode())
+            channel.send(ERROR, encode_error(error))
     os._exit(code)  # at once: nothing is left to be saved, and somebody may be waiting
 
 
