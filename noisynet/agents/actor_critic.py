@@ -197,7 +197,6 @@ class ActorCriticAgent:
             loss = loss - self.config.exploration.beta * entropy
         gradients = torch.autograd.grad(loss, self._trained)
         torch._foreach_copy_(self._gradients, gradients)
-        self._forget_weights()  # a graph is good for one gradient
         norm = self._clip()
         parts = [float(part.detach()) for part in (loss, policy_loss, value_loss, entropy)]
         return RolloutLearnt(

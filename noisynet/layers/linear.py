@@ -14,6 +14,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from noisynet.layers.built import LinearOfBuilt, apply_built
+
 Noise = Literal["factorised", "independent"]
 """How ε is drawn: p + q normals for a layer of p inputs and q outputs, or one for each weight."""
 
@@ -173,14 +175,14 @@ class NoisyLinear(nn.Module):
     def build_weights(self) -> None:
         """Build the weights in force once, for all passes until the next draw.
 
-        For a roll-out: the weights do not change over it either, so that acting need not build
-        them again and again. One backward pass can go through what was built, after which it is
-        to be built anew. Factorised noise with `rows` needs no weights, and builds none.
+        For a roll-out: the parameters do not change over it either, so that acting need not build
+        them again and again. Gradients reach μ and σ as ever, but not twice over (no derivatives
+        of derivatives). Factorised noise with `rows` needs no weights, and builds none.
         """
         self._built = None
         if self.noise == "factorised" and self.rows is not None:
             return
-        with _outside_inference_mode(), torch.enable_grad():
+        with _outside_inference_mode(), torch.no_grad():
             self._built = self._perturbed_weight(), self._perturbed_bias()
 
     def forget_weights(self) -> None:
@@ -250,13 +252,27 @@ class NoisyLinear(nn.Module):
         self._check_input(x)
         if self._noise_off:
             return F.linear(x, self.weight_mu, self.bias_mu)
-        if self._built is None and self._needs_no_weights(x):
+        if self._built is not None:
+            return self._forward_with_built(*self._built, x)
+        if self._needs_no_weights(x):
             return self._forward_without_weights(x)
-        if self.rows is not None:
-            # [rows, q, p] weights, row by row: [..., rows, p] -> [..., rows, q]
-            y = torch.einsum("...np,nqp->...nq", x, self.weight)
-            return y if self.bias is None else y + self.bias
-        return F.linear(x, self.weight, self.bias)
+        return apply_built(x, self._perturbed_weight(), self._perturbed_bias())
+
+    def _forward_with_built(self, weight: Tensor, bias: Tensor | None, x: Tensor) -> Tensor:
+        if not torch.is_grad_enabled():
+            return apply_built(x, weight, bias)
+        epsilon = self.epsilon_in, self.epsilon_out, self.epsilon_weight, self.epsilon_bias
+        y: Tensor = LinearOfBuilt.apply(  # type: ignore[no-untyped-call]
+            x,
+            weight,
+            bias,
+            epsilon,
+            self.weight_mu,
+            self.weight_sigma,
+            self.bias_mu,
+            self.bias_sigma,
+        )
+        return y
 
     def _forward_without_weights(self, x: Tensor) -> Tensor:
         """Eq. 9 with Eqs. 10 and 11 put in: μx + μb + f(ε_out) ⊙ (σ(f(ε_in)⊙x) + σb).
@@ -321,7 +337,7 @@ class NoisyLinear(nn.Module):
 
     def _apply(self, fn: Any, recurse: bool = True) -> Any:
         self._built = None
-        return super()._apply(fn, recurse)
+        return super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
 
     def _load_from_state_dict(self, *arguments: Any, **keywords: Any) -> None:
         self._built = None

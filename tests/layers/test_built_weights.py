@@ -145,14 +145,35 @@ def test_a_copy_is_not_of_the_originals_graph() -> None:
     gradients(twin, torch.ones(2, 5))  # the graph of the first is gone, this one's is not
 
 
-def test_a_second_gradient_needs_weights_that_are_built_anew() -> None:
+def test_what_was_built_can_be_learnt_from_again_and_again() -> None:
     layer = make("independent", None)
     layer.build_weights()
-    gradients(layer, torch.ones(2, 5))
-    with pytest.raises(RuntimeError, match="second time"):
-        gradients(layer, torch.ones(2, 5))
-    layer.build_weights()
-    gradients(layer, torch.ones(2, 5))
+    first, second = (gradients(layer, torch.ones(2, 5)) for _ in range(2))
+    assert all(torch.equal(a, b) for a, b in zip(first, second, strict=True))
+
+
+@pytest.mark.parametrize(("noise", "rows"), KINDS)
+@pytest.mark.parametrize("bias", [True, False])
+def test_inputs_get_their_gradient_and_frozen_parameters_none(
+    noise: Noise, rows: int | None, bias: bool
+) -> None:
+    torch.manual_seed(0)
+    layer = NoisyLinear(5, 4, bias, noise=noise, sigma0=0.5)
+    layer.resample_noise(rows=rows)
+    layer.weight_sigma.requires_grad_(False)
+    x = torch.randn(2, 3, 5, requires_grad=True)
+    found: list[tuple[Tensor, Tensor]] = []
+    for build in (False, True):
+        if build:
+            layer.build_weights()
+        x.grad = layer.weight_mu.grad = None
+        layer(x).sin().sum().backward()
+        assert x.grad is not None
+        assert layer.weight_mu.grad is not None
+        assert layer.weight_sigma.grad is None
+        found.append((x.grad, layer.weight_mu.grad))
+    for ours, theirs in zip(*found, strict=True):
+        torch.testing.assert_close(ours, theirs)
 
 
 def test_all_layers_of_a_network_at_once() -> None:
