@@ -20,7 +20,7 @@ from noisynet.loops.handover import Job, Report
 from noisynet.loops.journal import Journal, Observer
 from noisynet.loops.off_policy import FinishedEpisode
 from noisynet.loops.process import prepare_process
-from noisynet.loops.supervisor import PATIENCE_SECONDS, Death, Supervisor
+from noisynet.loops.supervisor import PATIENCE_SECONDS, PROGRAM, Death, Supervisor
 from noisynet.loops.training import Outcome
 from noisynet.runs import (
     Checkpoint,
@@ -89,6 +89,7 @@ class ActorTraining:
 
     Attributes:
         supervisor: of the workers, while they are there.
+        program: what the interpreter of a worker runs.
     """
 
     def __init__(
@@ -107,6 +108,7 @@ class ActorTraining:
         self.crew = Crew(config.workers, agent.parameters)
         self.journal = Journal(agent, folder, spec.frames_per_step, observers)
         self.supervisor: Supervisor | None = None
+        self.program = PROGRAM
         self.logged_steps = 0
         self.failed_checkpoints = 0
         self.checkpointed_at = -1
@@ -176,6 +178,7 @@ class ActorTraining:
             reported=self._note,
             died=self._mourn,
             patience_seconds=self.patience_seconds,
+            program=self.program,
         )
         return self.supervisor
 

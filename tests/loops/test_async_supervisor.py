@@ -2,39 +2,33 @@
 
 from __future__ import annotations
 
-import json
 import os
 import random
 import signal
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import pytest
 
+from loops.stub_worker import ROLLOUT_STEPS, pack, program, unpack
 from noisynet.loops.handover import Job, Report
 from noisynet.loops.shared_state import SharedState
 from noisynet.loops.supervisor import DEATHS_IN_A_ROW, Death, Member, Phase, Supervisor
 
-ROLLOUT_STEPS = 5
 SIZE = 10
-PROGRAM = (
-    "import json, sys; sys.path[:] = [*json.loads(sys.argv[5]), "
-    f"{json.dumps(str(Path(__file__).parent))}]; from stub_worker import main; main()"
-)
 
 
 class Watch:
     """A supervisor of stubs, and everything that it was told."""
 
-    def __init__(self, workers: int, members: list[Member] | None = None, **config: Any) -> None:
+    def __init__(self, workers: int, members: list[Member] | None = None, **told: Any) -> None:
         self.shared = SharedState.create(workers, SIZE)
         self.reports: list[tuple[int, Report]] = []
         self.deaths: list[Death] = []
         self.jobs: list[Job] = []
-        self.config = {"workers": workers, **config}
+        self.config = {"workers": workers}
         self.supervisor = Supervisor(
             self.shared,
             members or [Member(number) for number in range(workers)],
@@ -42,7 +36,7 @@ class Watch:
             reported=lambda worker, report: self.reports.append((worker, report)),
             died=self.deaths.append,
             patience_seconds=0.6,
-            program=PROGRAM,
+            program=program(**told),
         )
 
     def job(self, member: Member) -> Job:
@@ -96,6 +90,11 @@ def watch(workers: int, **settings: Any) -> Iterator[Watch]:
     watched.shared.close()
 
 
+def played(member: Member) -> int:
+    """How many roll-outs the state is after that a stub has handed over."""
+    return 0 if member.state is None else unpack(member.state)
+
+
 def gone(pid: int) -> bool:
     try:
         os.kill(pid, 0)
@@ -114,7 +113,7 @@ def test_workers_play_to_a_stop_hand_their_state_over_and_go_on_from_there() -> 
             supervisor.release(stop_at)
             watched.until_stopped()
             assert stop_at <= shared.steps < stop_at + 3 * ROLLOUT_STEPS
-            states = [int(member.state or b"0") for member in supervisor.members]
+            states = [played(member) for member in supervisor.members]
             assert states == [slot.updates for slot in shared.slots]
             steps = shared.steps
             for _ in range(5):
@@ -152,12 +151,12 @@ def test_who_has_not_started_by_a_stop_counts_as_stopped_where_it_will_start() -
 
 
 def test_a_worker_starts_from_the_state_that_it_is_given() -> None:
-    members = [Member(0, incarnation=2, state=b"40", deaths=3)]
+    members = [Member(0, incarnation=2, state=pack(40), deaths=3)]
     with watch(1, members=members) as watched:
         watched.supervisor.release(50)
         watched.until_stopped()
-        assert members[0].state == b"50"
-        assert [(job.incarnation, job.state) for job in watched.jobs] == [(2, b"40")]
+        assert played(members[0]) == 50
+        assert [(job.incarnation, job.state) for job in watched.jobs] == [(2, pack(40))]
 
 
 # --- deaths ---------------------------------------------------------------------------------------
@@ -222,8 +221,7 @@ def test_a_worker_that_dies_while_it_is_stopped_goes_on_from_what_it_handed_over
         assert handed is not None
         assert watched.jobs[-1].state == handed
         assert watched.jobs[-1].incarnation == 0
-        state = int(supervisor.members[1].state or b"0")
-        assert state == watched.shared.slots[1].updates
+        assert played(supervisor.members[1]) == watched.shared.slots[1].updates
 
 
 def test_a_worker_that_raises_dies_with_the_last_line_of_its_error() -> None:
