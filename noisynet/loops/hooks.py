@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 from torch.utils.tensorboard import SummaryWriter
 
 from noisynet.runs import RunFolder, read_metrics
+
+_CURVES: Final = (
+    *("score_last", "score_mean_100", "loss", "policy_loss", "value_loss", "entropy"),
+    *("dropped_updates", "worker_deaths"),
+)
 
 
 class TensorBoard:
@@ -51,8 +56,8 @@ class TensorBoard:
         self._flush()
 
     def _add_training(self, row: dict[str, Any]) -> None:
-        for key in ("score_last", "score_mean_100", "loss"):
-            if row[key] is not None:
+        for key in _CURVES:
+            if row.get(key) is not None:
                 self._add(f"train/{key}", row[key], row)
         for layer, sigma in row["sigma"].items():
             self._add(f"sigma/{layer}", sigma, row)

@@ -1,0 +1,53 @@
+"""Gymnasium environments that fail in their own way, for runs in other processes (not a test)."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import gymnasium
+import numpy as np
+from numpy.typing import NDArray
+
+
+class Failing(gymnasium.Env[NDArray[np.float32], np.int64]):
+    """Episodes of 20 steps; what is wrong happens in one step of those with an odd seed.
+
+    Args:
+        fault: "raise", "sleep", or "huge": a reward whose square is no number any more.
+        at_step: in which step; never, if it is above 20.
+    """
+
+    def __init__(self, fault: str, at_step: int = 10) -> None:
+        self.observation_space = gymnasium.spaces.Box(0.0, 1.0, (2,), np.float32)
+        self.action_space = gymnasium.spaces.Discrete(2)
+        self.fault, self.at_step = fault, at_step
+        self.steps, self.odd = 0, False
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[NDArray[np.float32], dict[str, Any]]:
+        """Begin anew."""
+        super().reset(seed=seed, options=options)
+        self.steps, self.odd = 0, bool((seed or 0) % 2)
+        return self._observation(), {}
+
+    def step(
+        self, action: np.int64
+    ) -> tuple[NDArray[np.float32], float, bool, bool, dict[str, Any]]:
+        """Earn 1, and go wrong."""
+        self.steps += 1
+        reward = 1.0
+        if self.odd and self.steps == self.at_step:
+            if self.fault == "raise":
+                raise RuntimeError(f"the emulator gave up in step {self.steps}")
+            if self.fault == "sleep":
+                time.sleep(3600)
+            reward = 1e38
+        return self._observation(), reward, self.steps == 20, False, {}
+
+    def _observation(self) -> NDArray[np.float32]:
+        return np.array([1.0, self.steps / 20], np.float32)
+
+
+gymnasium.register("Failing-v0", f"{__name__}:Failing")
