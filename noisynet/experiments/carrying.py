@@ -88,6 +88,7 @@ class Carrier:
         spec: the run.
         how: its processes are started.
         tell: told what happens, in a few words.
+        place: where its processes are, for the log.
 
     Attributes:
         spec: the run.
@@ -97,8 +98,15 @@ class Carrier:
         begun: whether its folder was there before, or a process was started.
     """
 
-    def __init__(self, spec: RunSpec, how: How, tell: Callable[[RunSpec, str], None]) -> None:
-        self.spec, self.how, self._tell = spec, how, tell
+    def __init__(
+        self,
+        spec: RunSpec,
+        how: How,
+        tell: Callable[[RunSpec, str], None],
+        *,
+        place: str = "this machine",
+    ) -> None:
+        self.spec, self.how, self._tell, self._place = spec, how, tell, place
         self.stage, self.reason, self.cores, self.begun = Stage.WAITING, "", 0, False
         self._process: subprocess.Popen[bytes] | None = None
         self._deaths, self._log_start, self._looked_at = Deaths(), 0, 0.0
@@ -130,7 +138,7 @@ class Carrier:
         command = self.how.command(self.spec)
         with self.spec.log.open("ab") as log:
             now = datetime.now(UTC).isoformat(timespec="seconds")
-            log.write(f"--- {now}: {' '.join(command)}\n".encode())
+            log.write(f"--- {now}, {self._place}: {' '.join(command)}\n".encode())
             log.flush()
             self._log_start = log.tell()
             # A group of its own: Ctrl-C is for the sweep, which then stops its runs, once.

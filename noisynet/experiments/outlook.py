@@ -110,7 +110,7 @@ def outlook(plan: Plan, *, cores: int, jobs: int | None = None) -> Outlook:
     paces, kinds, core_seconds = paces_below(plan.out), [], 0.0
     looked: dict[tuple[str, str], list[tuple[RunSpec, Progress]]] = {}
     for spec in plan.specs:
-        looked.setdefault((spec.label, spec.family), []).append((spec, look(spec)))
+        looked.setdefault((spec.label, spec.family), []).append((spec, look(spec, ask_lock=False)))
     places = cores if jobs is None else min(cores, jobs)
     for (label, family), runs in looked.items():
         pace = paces.get((runs[0][0].agent, family)) or benchmark_pace(runs[0][0])
@@ -130,9 +130,9 @@ def outlook(plan: Plan, *, cores: int, jobs: int | None = None) -> Outlook:
 
 def _kind(label: str, family: str, runs: list[tuple[RunSpec, Progress]], pace: Pace | None) -> Kind:
     left = [(spec, progress) for spec, progress in runs if progress.state is not State.DONE]
-    seconds: float | None = 0.0
-    if left:
-        seconds = pace and sum(pace.seconds(spec, progress.frames) for spec, progress in left)
+    seconds: float | None = None
+    if pace is not None or not left:
+        seconds = sum(pace.seconds(spec, progress.frames) for spec, progress in left if pace)
     return Kind(
         label,
         family,

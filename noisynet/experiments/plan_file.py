@@ -261,7 +261,7 @@ class PlanReader:
 
     def _preset(self, value: Any, at: str) -> str | None:
         if value is None or value in PRESETS:
-            return value
+            return None if value is None else str(value)
         self.errors.append(f"{at}{unknown('preset', str(value), PRESETS)}")
         return None
 

@@ -51,10 +51,14 @@ class Progress:
     reason: str = ""
 
 
-def look(spec: RunSpec) -> Progress:
-    """How far a run is, from its folder alone; nothing is changed there.
+def look(spec: RunSpec, *, ask_lock: bool = True) -> Progress:
+    """How far a run is, from its folder alone.
 
     A run is done if its folder holds its configuration and says that the budget is spent.
+
+    Args:
+        spec: the run.
+        ask_lock: whether a doubtful signature of the lock is put to the test; see `writer`.
     """
     folder = RunFolder(spec.folder)
     if not folder.config_path.exists():
@@ -68,7 +72,7 @@ def look(spec: RunSpec) -> Progress:
     frames, score = status.get("frames", 0), status.get("score")
     if status.get("state") == "finished" and frames >= spec.frames and stored == planned(spec):
         return Progress(State.DONE, frames, score)
-    owner = writer(folder)
+    owner = writer(folder) if ask_lock else folder.holder()
     return Progress(State.HALF_DONE if owner is None else State.TAKEN, frames, score, owner)
 
 

@@ -170,7 +170,7 @@ def duration(seconds: float) -> str:
 
 def _numbers(run: Shown) -> list[str]:
     """Frames, steps per second, score and the time that is left."""
-    progress, spec = look(run.spec), run.spec
+    progress, spec = look(run.spec, ask_lock=False), run.spec
     frames, speed, left = progress.frames, "", ""
     if run.stage in (Stage.RUNNING, Stage.ELSEWHERE):
         folder = RunFolder(spec.folder)

@@ -1,0 +1,36 @@
+"""`noisynet sweep` in a process of its own (not a test).
+
+Arguments: "stub" or "real", the plan, the parent of the run folders, and options of `run_sweep` as
+JSON.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+from noisynet.experiments import PlanError, run_sweep
+from noisynet.experiments.carrying import How
+
+STUB = Path(__file__).with_name("stub_run.py")
+
+
+def main() -> None:
+    """Carry out the plan."""
+    kind, plan, out, options = sys.argv[1:]
+    how = How(tensorboard=False)
+    if kind == "stub":
+        how = How(tensorboard=False, program=(sys.executable, str(STUB)))
+    try:
+        summary = run_sweep(plan, out=Path(out), how=how, **json.loads(options))
+    except (PlanError, ImportError) as error:
+        sys.stderr.write(f"{error}\n")
+        sys.exit(2)
+    assert "torch" not in sys.modules
+    sys.stdout.write(f"{summary}\n")
+    sys.exit(summary.exit_code)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,121 @@
+"""A run that learns nothing, in the place of `noisynet train` (not a test).
+
+It keeps its folder as a real run does: configuration, lock, status, metrics and a checkpoint every
+50 frames, and goes on from there. Its configuration, and what is to happen to it, stand in the JSON
+file that STUB_ORDERS names, by the run's name:
+    config: as in config.json;
+    hold_at: waits at this frame until the file `open` is there;
+    kill_at: kills itself at this frame, as often as `kills` says;
+    fail_at: ends with an error at this frame;
+    refuse: ends with an error before anything is created.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+from types import FrameType
+from typing import Any, NoReturn
+
+from noisynet.experiments.run_process import end_with
+from noisynet.runs import MetricsLog, RunError, RunFolder
+
+CHECKPOINT_FRAMES = 50
+
+
+class StubRun:
+    """A run under way."""
+
+    def __init__(self, folder: RunFolder, total: int, orders: dict[str, Any]) -> None:
+        self.folder, self.total, self.orders = folder, total, orders
+        self.stopped = False
+        status = folder.read_status() or {}
+        self.frames = int(status.get("frames", 0))
+        self.metrics, self.timing = MetricsLog(folder.metrics_path), MetricsLog(folder.timing_path)
+        signal.signal(signal.SIGTERM, self.stop)
+        signal.signal(signal.SIGINT, self.stop)
+
+    def stop(self, _number: int, _frame: FrameType | None) -> None:
+        self.stopped = True
+
+    def run(self) -> int:
+        if self.frames < self.total:
+            self.log("start")
+        self.checkpoint("running")
+        while self.frames < self.total:
+            self.frames += 1
+            self.obey()
+            if self.frames % CHECKPOINT_FRAMES == 0:
+                self.log("train")
+                self.checkpoint("running")
+            if self.stopped:
+                self.checkpoint("interrupted")
+                return 128 + signal.SIGTERM
+        self.checkpoint("finished")
+        return 0
+
+    def log(self, kind: str) -> None:
+        row = {"kind": kind, "frames": self.frames, "steps": self.frames, "pid": os.getpid()}
+        self.metrics.append(row | {"threads": os.environ["OMP_NUM_THREADS"]})
+        timed = {"seconds": 0.5, "steps_per_second": 20.0}
+        self.timing.append({"kind": kind, "frames": self.frames, **timed})
+
+    def checkpoint(self, state: Any) -> None:
+        self.folder.write_status(state, frames=self.frames, score=1.5)
+
+    def obey(self) -> None:
+        if self.frames == self.orders.get("hold_at"):
+            while not Path(self.orders["open"]).exists() and not self.stopped:
+                time.sleep(0.01)
+        if self.frames == self.orders.get("kill_at") and self.kills_left():
+            os.kill(os.getpid(), signal.SIGKILL)
+        if self.frames == self.orders.get("fail_at"):
+            self.folder.write_status("failed", frames=self.frames, reason="not finite")
+            leave("expected a finite loss, got nan\nlower the learning rate", 1)
+
+    def kills_left(self) -> bool:
+        counter = Path(f"{self.folder.path}.kills")
+        before = int(counter.read_text()) if counter.exists() else 0
+        counter.write_text(str(before + 1))
+        return before < int(self.orders.get("kills", 1))
+
+
+def leave(message: str, code: int) -> NoReturn:
+    for line in message.splitlines():
+        sys.stderr.write(f"noisynet: {line}\n")
+    sys.exit(code)
+
+
+def main() -> None:
+    """Be a run."""
+    end_with(int(sys.argv[1]))
+    parser = argparse.ArgumentParser()
+    for positional in ("train", "agent", "environment"):
+        parser.add_argument(positional)
+    for option in ("--frames", "--seed", "--out", "--name", "--device"):
+        parser.add_argument(option, required=True)
+    parser.add_argument("--set", action="append", default=[])
+    parser.add_argument("--no-tensorboard", action="store_true")
+    said = parser.parse_args(sys.argv[2:])
+    orders = json.loads(Path(os.environ["STUB_ORDERS"]).read_text())[said.name]
+    if "refuse" in orders:
+        leave(orders["refuse"], 2)
+    stored = orders["config"]
+    identity = [key for key in stored if key != "frames"]
+    path = Path(said.out) / said.name
+    try:
+        folder = RunFolder.create_or_open(path, stored, must_match=identity)
+        with folder.lock():
+            code = StubRun(folder, stored["frames"], orders).run()
+    except RunError as error:
+        leave(str(error), 1)
+    sys.exit(code)
+
+
+if __name__ == "__main__":
+    main()

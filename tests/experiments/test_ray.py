@@ -1,0 +1,113 @@
+"""Sweeps on a Ray cluster of two nodes, both on this machine."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+import signal
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from experiments.conftest import NAMES, Sweeps, until
+
+if importlib.util.find_spec("ray") is None:
+    pytest.skip('Ray is not installed: pip install "noisynet[ray]"', allow_module_level=True)
+
+pytestmark = [
+    pytest.mark.slow,
+    # Ray's own, at its import and while its processes end.
+    pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::DeprecationWarning"),
+    pytest.mark.filterwarnings("ignore::ResourceWarning"),
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+]
+
+
+@pytest.fixture
+def cluster(sweeps: Sweeps, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """Two nodes of one core each, whose workers know what is to happen to the runs."""
+    from ray.cluster_utils import Cluster
+
+    monkeypatch.setenv("STUB_ORDERS", str(sweeps.orders))
+    monkeypatch.setenv("RAY_USAGE_STATS_ENABLED", "0")
+    node = {"num_cpus": 1, "object_store_memory": 80_000_000}
+    made = Cluster(initialize_head=True, head_node_args={**node, "include_dashboard": False})
+    made.add_node(**node)
+    made.wait_for_nodes()
+    yield made
+    made.shutdown()
+
+
+def nodes_of(sweeps: Sweeps, name: str) -> list[str]:
+    """The nodes on which the processes of a run were started."""
+    return re.findall(r"node (\w+), task", (sweeps.out / f"{name}.log").read_text())
+
+
+def test_runs_land_on_both_nodes(sweeps: Sweeps, cluster: Any) -> None:
+    sweeps.order({name: {"hold_at": 75} for name in NAMES[:2]})
+    sweep = sweeps.start(on="ray", address=cluster.address)
+    until(lambda: sweeps.have_come_to(50, NAMES[:2]))
+    sweeps.gate.touch()
+    said, on_the_way = sweep.communicate()
+    assert (sweep.returncode, "4 of 4 runs done" in said) == (0, True), on_the_way
+    assert len({nodes_of(sweeps, name)[0] for name in NAMES[:2]}) == 2
+    assert [sweeps.starts(name) for name in NAMES] == [[0]] * 4
+    before = {name: sweeps.traces(name) for name in NAMES}
+    assert sweeps.start(on="ray", address=cluster.address).wait() == 0
+    assert {name: sweeps.traces(name) for name in NAMES} == before
+
+
+def test_a_killed_run_is_started_again_from_its_checkpoint(sweeps: Sweeps, cluster: Any) -> None:
+    sweeps.order({NAMES[0]: {"kill_at": 75}, NAMES[1]: {"fail_at": 75}})
+    sweep = sweeps.start(on="ray", address=cluster.address, environments="deep_sea/4")
+    said, on_the_way = sweep.communicate()
+    assert sweep.returncode == 1, on_the_way
+    assert sweeps.starts(NAMES[0]) == [0, 50]
+    assert "1 of 2 runs done, 1 failed" in said
+    assert f"{NAMES[1]}: expected a finite loss, got nan; lower the learning rate" in said
+
+
+def test_killing_a_node_moves_its_runs(sweeps: Sweeps, cluster: Any) -> None:
+    sweeps.order({name: {"hold_at": 75} for name in NAMES[:2]})
+    sweep = sweeps.start(on="ray", address=cluster.address, environments="deep_sea/4")
+    until(lambda: sweeps.have_come_to(50, NAMES[:2]))
+    there = {name: nodes_of(sweeps, name)[0] for name in NAMES[:2]}
+    (second,) = cluster.worker_nodes
+    cluster.remove_node(second, allow_graceful=False)
+    sweeps.gate.touch()
+    said, on_the_way = sweep.communicate()
+    assert (sweep.returncode, "2 of 2 runs done" in said) == (0, True), on_the_way
+    moved = [name for name in there if len(nodes_of(sweeps, name)) > 1]
+    assert len(moved) == 1, on_the_way
+    assert set(nodes_of(sweeps, moved[0])) == set(there.values())
+    # Its process had the time for a checkpoint, or it had not.
+    assert sweeps.starts(moved[0]) in ([0, 50], [0, 75])
+
+
+def test_a_signal_saves_the_runs_of_every_node(sweeps: Sweeps, cluster: Any) -> None:
+    sweeps.order({name: {"hold_at": 75} for name in NAMES})
+    sweep = sweeps.start(on="ray", address=cluster.address)
+    until(lambda: sweeps.have_come_to(50, NAMES[:2]))
+    os.kill(sweep.pid, signal.SIGTERM)
+    said, on_the_way = sweep.communicate()
+    assert sweep.returncode == 143, on_the_way
+    assert "0 of 4 runs done" in said
+    assert [sweeps.frames(name) for name in NAMES] == [75, 75, 0, 0]
+
+
+def test_a_killed_driver_is_continued_by_the_same_command(sweeps: Sweeps, cluster: Any) -> None:
+    sweeps.order({name: {"hold_at": 75} for name in NAMES[:2]})
+    sweep = sweeps.start(on="ray", address=cluster.address, environments="deep_sea/4")
+    until(lambda: sweeps.have_come_to(50, NAMES[:2]))
+    sweep.kill()
+    sweep.wait()
+    until(lambda: not any(sweeps.is_taken(name) for name in NAMES[:2]))
+    sweeps.order({})
+    again = sweeps.start(on="ray", address=cluster.address, environments="deep_sea/4")
+    said, on_the_way = again.communicate()
+    assert (again.returncode, "2 of 2 runs done" in said) == (0, True), on_the_way
+    for name in NAMES[:2]:
+        start, continued = sweeps.starts(name)
+        assert (start, continued in (50, 75)) == (0, True)
