@@ -1,0 +1,264 @@
+"""A table and the four ways to write it: text for a terminal, Markdown, CSV and LaTeX."""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+import textwrap
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final, Literal
+
+TableForm = Literal["text", "markdown", "csv", "latex"]
+
+_MISSING: Final = "–"
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One entry of a table.
+
+    Attributes:
+        text: what people read.
+        value: the number behind it, unrounded; None for words.
+        spread: what stands after ±, unrounded; None where there is none.
+        best: whether it stands out, as bold numbers do in the paper.
+    """
+
+    text: str
+    value: float | None = None
+    spread: float | None = None
+    best: bool = False
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table of the report.
+
+    Attributes:
+        name: of its files, as in "table-1".
+        title: one line.
+        columns: headings; the first heads the rows' own headings.
+        rows: as many cells as there are columns.
+        notes: what must be read with it, a sentence each.
+        groups: headings over several columns, as (heading, how many columns); they cover all
+            columns but the first, or there are none.
+    """
+
+    name: str
+    title: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[Cell, ...], ...]
+    notes: tuple[str, ...] = ()
+    groups: tuple[tuple[str, int], ...] = ()
+
+    def __post_init__(self) -> None:
+        wrong = [len(row) for row in self.rows if len(row) != len(self.columns)]
+        if wrong:
+            raise ValueError(f"{self.name} has {len(self.columns)} columns, got rows of {wrong}")
+        covered = sum(width for _, width in self.groups)
+        if self.groups and covered != len(self.columns) - 1:
+            raise ValueError(
+                f"the groups of {self.name} cover {covered} columns, expected all but the first, "
+                f"{len(self.columns) - 1}"
+            )
+
+
+# --- cells ---------------------------------------------------------------------------------------
+
+
+def words(text: str) -> Cell:
+    """A cell that is not a number."""
+    return Cell(text)
+
+
+def number(
+    value: float | None, digits: int | None = None, *, spread: float | None = None, suffix: str = ""
+) -> Cell:
+    """A number for people; None and NaN are shown as missing.
+
+    Args:
+        value: unrounded.
+        digits: after the point; None: fewer for larger numbers.
+        spread: what stands after ±.
+        suffix: a unit, such as " %".
+    """
+    if value is None or math.isnan(value):
+        return Cell(_MISSING)
+    places = _places(value, spread) if digits is None else digits
+    text = f"{_rounded(value, places)}{suffix}"
+    if spread is not None:
+        text = f"{_rounded(value, places)} ± {_rounded(spread, places)}{suffix}"
+    return Cell(text, value, spread)
+
+
+def interval(value: float, bounds: tuple[float, float] | None, digits: int = 1) -> Cell:
+    """A statistic with its confidence interval, if there is one."""
+    text = _rounded(value, digits)
+    if bounds is not None:
+        text += f" [{_rounded(bounds[0], digits)}, {_rounded(bounds[1], digits)}]"
+    return Cell(text, value)
+
+
+def _places(value: float, spread: float | None) -> int:
+    size = max(abs(value), abs(spread or 0.0))
+    return 0 if size >= 100 else 1 if size >= 10 else 2
+
+
+def _rounded(value: float, places: int) -> str:
+    text = f"{value:.{places}f}"
+    if not text.strip("-0."):
+        text = text.lstrip("-")  # no minus before nothing
+    return text.replace("-", "−")
+
+
+# --- forms ---------------------------------------------------------------------------------------
+
+
+def render(table: Table, form: TableForm) -> str:
+    """The table in one of the forms, with a line end at its end."""
+    return _FORMS[form](table)
+
+
+def _text(table: Table) -> str:
+    columns = _full_headings(table)
+    body = [[cell.text + ("*" if cell.best else "") for cell in row] for row in table.rows]
+    widths = [max(len(line[i]) for line in [columns, *body]) for i in range(len(columns))]
+    left = [0, *(i for i in range(1, len(columns)) if _is_wordy(table, i))]
+
+    def line(cells: Sequence[str]) -> str:
+        padded = (
+            cell.ljust(width) if i in left else cell.rjust(width)
+            for i, (cell, width) in enumerate(zip(cells, widths, strict=True))
+        )
+        return "  ".join(padded).rstrip()
+
+    rule = "  ".join("─" * width for width in widths)
+    lines = [table.title, "", line(columns), rule, *map(line, body)]
+    if table.notes:
+        lines += ["", *(part for note in table.notes for part in _wrapped(note))]
+    return "\n".join(lines) + "\n"
+
+
+def _wrapped(note: str) -> list[str]:
+    return textwrap.wrap(note, 100, initial_indent="  · ", subsequent_indent="    ")
+
+
+def _is_wordy(table: Table, column: int) -> bool:
+    return all(row[column].value is None for row in table.rows)
+
+
+def _markdown(table: Table) -> str:
+    def line(cells: Sequence[str]) -> str:
+        return "| " + " | ".join(cells) + " |"
+
+    def cell_text(cell: Cell) -> str:
+        text = _escape_markdown(cell.text)
+        return f"**{text}**" if cell.best else text
+
+    columns = [_escape_markdown(column) for column in _full_headings(table)]
+    rules = ["---" if i == 0 or _is_wordy(table, i) else "--:" for i in range(len(columns))]
+    body = [line([cell_text(cell) for cell in row]) for row in table.rows]
+    notes = ["", *(f"- {_escape_markdown(note)}" for note in table.notes)] if table.notes else []
+    title = f"**{_escape_markdown(table.title)}**"
+    return "\n".join([title, "", line(columns), line(rules), *body, *notes]) + "\n"
+
+
+def _escape_markdown(text: str) -> str:
+    for character in "\\`*_|<>[]":
+        text = text.replace(character, f"\\{character}")
+    return " ".join(text.splitlines())
+
+
+def _csv(table: Table) -> str:
+    """Unrounded numbers; a column with spreads is followed by a column of them."""
+    spreads = {
+        i for row in table.rows for i, cell in enumerate(row) if cell.spread is not None
+    }  # of columns
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    headings = []
+    for i, column in enumerate(_full_headings(table)):
+        headings += [column, f"{column} ±"] if i in spreads else [column]
+    writer.writerow(headings)
+    for row in table.rows:
+        values: list[str] = []
+        for i, cell in enumerate(row):
+            values.append(_csv_value(cell))
+            if i in spreads:
+                values.append("" if cell.spread is None else repr(cell.spread))
+        writer.writerow(values)
+    return out.getvalue()
+
+
+def _csv_value(cell: Cell) -> str:
+    if cell.value is not None:
+        return repr(cell.value)
+    return "" if cell.text == _MISSING else cell.text
+
+
+def _latex(table: Table) -> str:
+    """A booktabs table; the notes stand in its caption."""
+    columns = [_escape_latex(column) for column in table.columns]
+    shape = "".join("l" if i == 0 or _is_wordy(table, i) else "r" for i in range(len(columns)))
+    lines = [r"\begin{table}", r"\centering", rf"\begin{{tabular}}{{{shape}}}", r"\toprule"]
+    if table.groups:
+        heads = [rf"\multicolumn{{{n}}}{{c}}{{{_escape_latex(head)}}}" for head, n in table.groups]
+        lines.append(" & ".join(["", *heads]) + r" \\")
+    lines += [" & ".join(columns) + r" \\", r"\midrule"]
+    for row in table.rows:
+        cells = (
+            rf"\textbf{{{_escape_latex(cell.text)}}}" if cell.best else _escape_latex(cell.text)
+            for cell in row
+        )
+        lines.append(" & ".join(cells) + r" \\")
+    caption = " ".join([f"{table.title}.", *table.notes])
+    lines += [r"\bottomrule", r"\end{tabular}", rf"\caption{{{_escape_latex(caption)}}}"]
+    return "\n".join([*lines, rf"\label{{tab:{table.name}}}", r"\end{table}"]) + "\n"
+
+
+_LATEX: Final = {
+    "\\": r"\textbackslash{}",
+    "{": r"\{",
+    "}": r"\}",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    "<": r"\textless{}",
+    ">": r"\textgreater{}",
+    "−": "$-$",
+    "±": r"$\pm$",
+    "≠": r"$\neq$",
+    "≈": r"$\approx$",
+    "×": r"$\times$",
+    "Σ̄": r"$\bar\Sigma$",
+    "→": r"$\to$",
+    "–": "--",
+    "…": r"\dots{}",
+    **{character: f"\\{character}" for character in "&%$#_"},
+}
+
+
+def _escape_latex(text: str) -> str:
+    text = text.replace("Σ̄", "Σ")  # two code points: letter and bar
+    table = {**_LATEX, "Σ": _LATEX["Σ̄"]}
+    return "".join(table.get(character, character) for character in " ".join(text.splitlines()))
+
+
+def _full_headings(table: Table) -> list[str]:
+    """Headings of single columns, with those over several in front."""
+    groups = [head for head, width in table.groups for _ in range(width)] or [""] * (
+        len(table.columns) - 1
+    )
+    rest = [
+        f"{group} {column}".strip() for group, column in zip(groups, table.columns[1:], strict=True)
+    ]
+    return [table.columns[0], *rest]
+
+
+_FORMS: Final[dict[TableForm, Callable[[Table], str]]] = {
+    "text": _text,
+    "markdown": _markdown,
+    "csv": _csv,
+    "latex": _latex,
+}

@@ -1,0 +1,91 @@
+"""What the paper published: its scores, the references they are normalised by, its tables."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from typing import Final, Literal
+
+from noisynet.reports.agents import AGENTS
+from noisynet.reports.scores import Reference
+
+ReferenceName = Literal["unrounded", "printed"]
+
+
+@dataclass(frozen=True)
+class PublishedScore:
+    """One entry of Table 3.
+
+    Attributes:
+        mean: of the maximal scores of three seeds.
+        std: what stands after ±.
+    """
+
+    mean: float
+    std: float
+
+
+@dataclass(frozen=True)
+class PrintedRow:
+    """One row of Table 2, of which the first three are Table 1; everything in per cent."""
+
+    baseline_mean: int
+    baseline_median: int
+    noisy_mean: int
+    noisy_median: int
+    improvement: int
+
+
+PRINTED: Final[dict[str, PrintedRow]] = {
+    "noisynet-dqn": PrintedRow(319, 83, 379, 123, 48),
+    "noisynet-dueling": PrintedRow(524, 132, 633, 172, 30),
+    "noisynet-a3c": PrintedRow(293, 80, 347, 94, 18),
+    "noisynet-a3c-factorised": PrintedRow(293, 80, 276, 99, 24),
+}
+"""Tables 1 and 2 as printed, by the noisy agent."""
+
+REFERENCES: Final[dict[ReferenceName, str]] = {
+    "unrounded": "references of Wang et al. 2016, unrounded, but 0 for Video Pinball's random",
+    "printed": "references as printed in Table 3: rounded, with two digit slips",
+}
+"""The two normalisers; the paper's Table 1 comes out with the first only."""
+
+
+def _rows(name: str) -> list[dict[str, str]]:
+    text = (files("noisynet") / "data" / name).read_text(encoding="utf-8")
+    return list(csv.DictReader(text.splitlines()))
+
+
+@cache
+def published_scores() -> Mapping[str, Mapping[str, PublishedScore]]:
+    """Table 3: by agent, then by game; NoisyNet-A3C with factorised noise is not in it."""
+    rows = _rows("paper_scores.csv")
+    columns = {agent: agent.replace("-", "_") for agent in AGENTS}
+    return {
+        agent: {
+            row["game"]: PublishedScore(float(row[column]), float(row[f"{column}_std"]))
+            for row in rows
+        }
+        for agent, column in columns.items()
+        if column in rows[0]
+    }
+
+
+@cache
+def atari_references(name: ReferenceName) -> Mapping[str, Reference]:
+    """The random and the human score of each of the 57 games."""
+    if name == "printed":
+        rows, random = _rows("paper_scores.csv"), "random"
+    else:
+        rows, random = _rows("reference_scores.csv"), "random_used_for_means"
+    return {row["game"]: Reference(float(row[random]), float(row["human"])) for row in rows}
+
+
+@cache
+def source_references() -> Mapping[str, Reference]:
+    """The references exactly as Wang et al. published them, Video Pinball's random included."""
+    rows = _rows("reference_scores.csv")
+    return {row["game"]: Reference(float(row["random"]), float(row["human"])) for row in rows}

@@ -1,0 +1,257 @@
+"""Statistics of scores: the paper's two equations, aggregates over tasks, bootstrap intervals.
+
+Normalised scores are in per cent, as in the paper. A *task* is an environment; its *scores* are one
+number for each run. `Strata` holds the scores of several tasks, each with any number of runs, and
+may hold many resamples of them at once in its leading axes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import stats  # type: ignore[import-untyped]
+
+Floats = NDArray[np.float64]
+
+RESAMPLES: Final = 2_000
+LEVEL: Final = 0.95
+HUMAN: Final = 100.0
+"""The optimality gap is the distance to this score."""
+
+
+@dataclass(frozen=True)
+class Reference:
+    """What a task's scores are normalised by.
+
+    Attributes:
+        low: the score that becomes 0; a random agent's, on Atari.
+        high: the score that becomes 100; a human's, on Atari.
+    """
+
+    low: float
+    high: float
+
+
+# --- the paper's equations -----------------------------------------------------------------------
+
+
+def human_normalised(score: ArrayLike, reference: Reference) -> Floats:
+    """Eq. 18: 0 for a random agent, 100 for a human."""
+    span = reference.high - reference.low
+    return np.asarray(100 * (np.asarray(score, float) - reference.low) / span)  # Eq. 18
+
+
+def relative_score(noisy: float, baseline: float, reference: Reference) -> float:
+    """Eq. 19: the gain over the baseline, relative to the better of human and baseline."""
+    best = max(reference.high, baseline)
+    return 100 * (noisy - baseline) / (best - reference.low)  # Eq. 19
+
+
+def improvement(noisy: float, baseline: float) -> float:
+    """The last column of Table 1: by how many per cent of the baseline a median is better."""
+    return 100 * (noisy - baseline) / baseline
+
+
+def run_score(curve: ArrayLike) -> float:
+    """The score of a run is the maximum of its curve (section 4.1); NaN where it has no point."""
+    scores = np.asarray(curve, float)
+    scores = scores[~np.isnan(scores)]
+    return float(scores.max()) if scores.size else float("nan")
+
+
+def spread(scores: ArrayLike) -> float:
+    """What stands after ±: the standard deviation of the seeds, with n below the root.
+
+    With n, not n − 1, because the paper's own are: 300 ± 424 (Table 3, enduro) is the mean and
+    the deviation of 0, 0 and 900, for which n − 1 would give 520.
+    """
+    return float(np.std(np.asarray(scores, float), ddof=0))
+
+
+@dataclass(frozen=True)
+class Tally:
+    """In how many tasks one agent scores higher than, as, and lower than another."""
+
+    wins: int
+    ties: int
+    losses: int
+
+    def __str__(self) -> str:
+        return f"{self.wins}/{self.ties}/{self.losses}"
+
+
+def tally(noisy: ArrayLike, baseline: ArrayLike) -> Tally:
+    """Wins, ties and losses over tasks; both in the same order."""
+    difference = np.asarray(noisy, float) - np.asarray(baseline, float)
+    signs = [int((difference > 0).sum()), int((difference == 0).sum()), int((difference < 0).sum())]
+    return Tally(*signs)
+
+
+def mean_over_seeds(curves: ArrayLike) -> Floats:
+    """Average curves [S, K] at each point over the seeds that have it; NaN where none has."""
+    values = np.asarray(curves, float)
+    present = ~np.isnan(values)
+    total = np.where(present, values, 0.0).sum(axis=0)
+    count = present.sum(axis=0)
+    return np.asarray(np.where(count > 0, total / np.maximum(count, 1), np.nan))
+
+
+# --- aggregates over runs and tasks --------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Strata:
+    """The scores of all runs, task after task.
+
+    Attributes:
+        values: [..., P] scores, P = the number of runs of all tasks.
+        counts: how many runs each task has; they sum to P.
+    """
+
+    values: Floats
+    counts: tuple[int, ...]
+
+    @classmethod
+    def of(cls, tasks: Sequence[ArrayLike]) -> Strata:
+        """From the scores of each task; refuses a task without scores."""
+        arrays = [np.asarray(task, float).ravel() for task in tasks]
+        if not arrays or not all(array.size for array in arrays):
+            sizes = [array.size for array in arrays]
+            raise ValueError(
+                f"expected at least one task and one score for each, got {sizes} scores; leave out "
+                "tasks without runs"
+            )
+        return cls(np.concatenate(arrays), tuple(array.size for array in arrays))
+
+    @property
+    def starts(self) -> NDArray[np.int64]:
+        """Where each task's scores begin."""
+        return np.concatenate(([0], np.cumsum(self.counts)[:-1])).astype(np.int64)
+
+    @property
+    def repeated(self) -> bool:
+        """Whether every task has at least two runs, without which no interval is honest."""
+        return min(self.counts) > 1
+
+    def task_means(self) -> Floats:
+        """The mean over runs of each task: [..., T]."""
+        sums = np.add.reduceat(self.values, self.starts, axis=-1)
+        return np.asarray(sums / np.asarray(self.counts, float))
+
+    def task(self, index: int) -> Floats:
+        """The scores of one task: [..., n]."""
+        start = int(self.starts[index])
+        return np.asarray(self.values[..., start : start + self.counts[index]])
+
+
+Statistic = Callable[[Strata], Floats]
+
+
+def mean_score(strata: Strata) -> Floats:
+    """Mean over tasks of the mean over runs: Table 1's."""
+    return np.asarray(strata.task_means().mean(axis=-1))
+
+
+def median_score(strata: Strata) -> Floats:
+    """Median over tasks of the mean over runs: Table 1's."""
+    return np.asarray(np.median(strata.task_means(), axis=-1))
+
+
+def interquartile_mean(strata: Strata) -> Floats:
+    """Mean of the middle half of all runs of all tasks (Agarwal et al. 2021)."""
+    return np.asarray(stats.trim_mean(strata.values, 0.25, axis=-1))
+
+
+def optimality_gap(strata: Strata) -> Floats:
+    """By how much runs fall short of 100, on average; what exceeds 100 counts as 100."""
+    return np.asarray(HUMAN - np.minimum(strata.values, HUMAN).mean(axis=-1))
+
+
+def probability_of_improvement(noisy: Strata, baseline: Strata) -> Floats:
+    """P(a run of `noisy` scores higher than one of `baseline`), mean over tasks; a tie is half."""
+    _same_tasks(noisy, baseline)
+    total = np.zeros(noisy.values.shape[:-1])
+    for index in range(len(noisy.counts)):
+        x = noisy.task(index)[..., :, None]  # [..., n, 1]
+        y = baseline.task(index)[..., None, :]  # [..., 1, m]
+        total = total + ((x > y) + 0.5 * (x == y)).mean(axis=(-1, -2))
+    return np.asarray(total / len(noisy.counts))
+
+
+def performance_profile(strata: Strata, thresholds: ArrayLike) -> Floats:
+    """The fraction of runs that score more than each threshold: [..., K]."""
+    levels = np.asarray(thresholds, float)
+    return np.stack([(strata.values > level).mean(axis=-1) for level in levels], axis=-1)
+
+
+def _same_tasks(first: Strata, second: Strata) -> None:
+    if len(first.counts) != len(second.counts):
+        raise ValueError(
+            f"expected the same tasks for both agents, got {len(first.counts)} and "
+            f"{len(second.counts)}; compare them on the tasks that both have"
+        )
+
+
+# --- bootstrap -----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A statistic with its interval; an interval of None says that runs are too few for one."""
+
+    value: float
+    interval: tuple[float, float] | None
+
+
+def resample(strata: Strata, generator: np.random.Generator, resamples: int) -> Strata:
+    """Draw runs with replacement within each task: values [resamples, P]."""
+    starts = np.repeat(strata.starts, strata.counts)
+    counts = np.repeat(np.asarray(strata.counts), strata.counts)
+    drawn = starts + (generator.random((resamples, starts.size)) * counts).astype(np.int64)
+    return Strata(strata.values[drawn], strata.counts)
+
+
+def percentile_interval(samples: Floats, level: float = LEVEL) -> Floats:
+    """The central interval of bootstrap samples [B, ...]: [2, ...]."""
+    tail = 50 * (1 - level)
+    return np.asarray(np.percentile(samples, [tail, 100 - tail], axis=0))
+
+
+def estimate(
+    statistic: Statistic, strata: Strata, *, seed: int, resamples: int = RESAMPLES
+) -> Estimate:
+    """A statistic and its stratified bootstrap interval; the same seed gives the same interval."""
+    interval = None
+    if strata.repeated:
+        drawn = resample(strata, np.random.default_rng(seed), resamples)
+        low, high = percentile_interval(statistic(drawn))
+        interval = (float(low), float(high))
+    return Estimate(float(statistic(strata)), interval)
+
+
+def estimate_improvement(
+    noisy: Strata, baseline: Strata, *, seed: int, resamples: int = RESAMPLES
+) -> Estimate:
+    """The probability of improvement and its interval; both agents' runs are resampled."""
+    interval = None
+    if noisy.repeated and baseline.repeated:
+        generator = np.random.default_rng(seed)
+        drawn = [resample(strata, generator, resamples) for strata in (noisy, baseline)]
+        low, high = percentile_interval(probability_of_improvement(*drawn))
+        interval = (float(low), float(high))
+    return Estimate(float(probability_of_improvement(noisy, baseline)), interval)
+
+
+def estimate_profile(
+    strata: Strata, thresholds: ArrayLike, *, seed: int, resamples: int = RESAMPLES
+) -> tuple[Floats, Floats | None]:
+    """A performance profile [K] and its pointwise interval [2, K], None where runs are too few."""
+    profile = performance_profile(strata, thresholds)
+    if not strata.repeated:
+        return profile, None
+    drawn = resample(strata, np.random.default_rng(seed), resamples)
+    return profile, percentile_interval(performance_profile(drawn, thresholds))
