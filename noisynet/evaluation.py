@@ -9,7 +9,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from noisynet.agents import ValueAgent
+from noisynet.agents import Agent
 from noisynet.config import RunConfig
 from noisynet.envs import Environment, episode_seed, make_environment
 from noisynet.runs import Trace
@@ -71,7 +71,7 @@ class Stacks:
 
 
 def evaluate(
-    agent: ValueAgent,
+    agent: Agent,
     environment: Environment,
     *,
     frames: int,

@@ -31,7 +31,8 @@ from noisynet.runs import (
     write_traces,
 )
 from noisynet.watch import ReplayDiffers, render_episode
-from noisynet.watch.episode import ValueMeter, action_names, choose_trace, play, screens
+from noisynet.watch.episode import action_names, choose_trace, play, screens
+from noisynet.watch.meters import ValueMeter
 from noisynet.watch.panel import Panel
 from noisynet.watch.video import _caption
 

@@ -139,6 +139,7 @@ class ActorCriticAgent:
         Each of several environments has a sample of its own. Weights are to be brought up to date
         before.
         """
+        self._built = False  # the weights may be others now
         if self.noisy:
             self._before_draw = self.streams["rollout"].get_state()
             self._draw()
@@ -197,6 +198,7 @@ class ActorCriticAgent:
             loss = loss - self.config.exploration.beta * entropy
         gradients = torch.autograd.grad(loss, self._trained)
         torch._foreach_copy_(self._gradients, gradients)
+        self._forget_weights()  # they are about to change
         norm = self._clip()
         parts = [float(part.detach()) for part in (loss, policy_loss, value_loss, entropy)]
         return RolloutLearnt(

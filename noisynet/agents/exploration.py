@@ -41,5 +41,6 @@ def sampled_actions(
     weight = np.exp(preference - preference.max(axis=1, keepdims=True), dtype=np.float64)
     cumulated = weight.cumsum(axis=1)
     drawn = stream.random(len(preference)) * cumulated[:, -1]
-    actions: NDArray[np.int64] = (cumulated <= drawn[:, None]).sum(axis=1)
-    return np.minimum(actions, preference.shape[1] - 1)  # but for rounding
+    beyond = (cumulated <= drawn[:, None]).sum(axis=1)
+    actions: NDArray[np.int64] = np.minimum(beyond, preference.shape[1] - 1)  # but for rounding
+    return actions

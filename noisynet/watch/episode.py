@@ -8,17 +8,14 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
-from noisynet.agents import ValueAgent
-from noisynet.agents.streams import torch_stream
-from noisynet.config import Learning
+from noisynet.agents import Agent
+from noisynet.config import ActorCriticLearning, Learning
 from noisynet.envs import Environment, Step, make_environment, parse_environment, screen_options
 from noisynet.evaluation import Stacks, counted
-from noisynet.layers import noise_off, resample_noise
-from noisynet.networks import ValueNetwork, view_with_own_noise
 from noisynet.runs import RunError, RunFolder, Trace, list_traces, read_metrics, read_traces
+from noisynet.watch.meters import Values, make_meter
 
 _STATES_AT_ONCE = 16
 
@@ -28,36 +25,13 @@ class ReplayDiffers(RunError):  # noqa: N818 — says what happened
 
 
 @dataclass(frozen=True)
-class Values:
-    """What the weights say of T states with A actions; without noise all draws are the same.
-
-    Attributes:
-        mean_weights: Q of the mean weights [T, A].
-        draws: minimum, lower quartile, mean, upper quartile and maximum of Q over the noise draws
-            [T, A, 5].
-        greedy_share: the fraction of draws for which each action is the greedy one [T, A].
-    """
-
-    mean_weights: NDArray[np.float64]
-    draws: NDArray[np.float64]
-    greedy_share: NDArray[np.float64]
-
-    @property
-    def disagreement(self) -> NDArray[np.float64]:
-        """The fraction of draws whose greedy action is not that of the mean weights [T]."""
-        greedy = self.mean_weights.argmax(axis=1)
-        share: NDArray[np.float64] = self.greedy_share[np.arange(len(greedy)), greedy]
-        return 1.0 - share
-
-
-@dataclass(frozen=True)
 class Played:
     """A traced episode, played again.
 
     Attributes:
         rewards: the raw reward after each action [T].
         returns: the discounted return from each state on, of rewards as the agent learns from them:
-            what Q estimates [T].
+            what Q and V estimate [T].
         ended: whether the game was over after the last action.
         values: of the states to be shown, the first of the episode's.
     """
@@ -144,13 +118,13 @@ def _whole(traces: list[Trace], folder: RunFolder) -> list[Trace]:
     return counted(whole or traces)
 
 
-def play(trace: Trace, agent: ValueAgent, *, steps: int, samples: int) -> Played:
+def play(trace: Trace, agent: Agent, *, steps: int, samples: int) -> Played:
     """Play a trace again as the agent saw it, and ask the agent about its first `steps` states.
 
     Raises:
         ReplayDiffers: the score is not the trace's, or the episode ends early.
     """
-    measure = ValueMeter(agent, trace, samples)
+    measure = make_meter(agent, trace, samples)
     rewards, discounts, ended = [], [], False
     waiting: list[NDArray[Any]] = []
     with make_environment(trace.environment, 1, **trace.options) as environment:
@@ -226,68 +200,13 @@ def _steps(environment: Environment, trace: Trace) -> Iterator[Step]:
 
 
 def _returns(
-    rewards: list[float], discounts: list[float], learning: Learning
+    rewards: list[float], discounts: list[float], learning: Learning | ActorCriticLearning
 ) -> NDArray[np.float64]:
     returns, following = np.zeros(len(rewards)), 0.0
     for t in reversed(range(len(rewards))):
         reward = float(np.clip(rewards[t], -1, 1)) if learning.clip_rewards else rewards[t]
         following = returns[t] = reward + discounts[t] * following
     return returns
-
-
-class ValueMeter:
-    """Asks one agent for the values of many states, under the same noise draws for all of them.
-
-    With the same draws, what changes from one state to the next is the state alone, not luck.
-
-    Args:
-        agent: whose weights; it is left as it is.
-        trace: names the random stream, so that the same episode always looks the same.
-        samples: how many draws of the noise.
-    """
-
-    def __init__(self, agent: ValueAgent, trace: Trace, samples: int) -> None:
-        self.agent = agent
-        self.samples = samples if agent.noisy else 1
-        network = view_with_own_noise(agent.online)
-        assert isinstance(network, ValueNetwork)
-        self.network = network
-        if agent.noisy:
-            role = f"watch {trace.evaluation} {trace.noise} {trace.episode}"
-            stream = torch_stream(agent.config.seed, role, agent.device)
-            resample_noise(self.network, stream, rows=samples)
-        self._parts: list[Values] = []
-
-    @torch.no_grad()
-    def add(self, observations: NDArray[Any]) -> None:
-        """Measure states [B, stack, *frame], after those before."""
-        features = self.network.torso(self.agent.to_device(observations))  # [B, F]
-        if self.agent.noisy:
-            with noise_off(self.network):
-                mean_weights = self.network.head(features)  # [B, A]
-            rows = features.unsqueeze(1).expand(-1, self.samples, -1)
-            q = self.network.head(rows)  # [B, S, A]
-        else:
-            mean_weights = self.network.head(features)
-            q = mean_weights.unsqueeze(1)
-        drawn = q.double().cpu().numpy()
-        low, lower, upper, high = np.quantile(drawn, (0, 0.25, 0.75, 1), axis=1)  # [B, A] each
-        greedy = drawn.argmax(axis=2)[..., None] == np.arange(drawn.shape[2])  # [B, S, A]
-        self._parts.append(
-            Values(
-                mean_weights.double().cpu().numpy(),
-                np.stack([low, lower, drawn.mean(axis=1), upper, high], axis=2),
-                greedy.mean(axis=1),
-            )
-        )
-
-    def values(self) -> Values:
-        """What was measured so far."""
-        return Values(
-            np.concatenate([part.mean_weights for part in self._parts]),
-            np.concatenate([part.draws for part in self._parts]),
-            np.concatenate([part.greedy_share for part in self._parts]),
-        )
 
 
 def action_names(trace: Trace, num_actions: int) -> list[str]:

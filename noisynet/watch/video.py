@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from noisynet.agents import ValueAgent
+from noisynet.agents import ActorCriticAgent, Agent
 from noisynet.envs import parse_environment
 from noisynet.layers import noisy_layers, sigma_summary
 from noisynet.loops import load_agent
@@ -143,7 +143,7 @@ def _verdict(played: Played, steps: int, total: int) -> str:
     return "game over" if played.ended else "cut off"
 
 
-def _caption(trace: Trace, agent: ValueAgent, weights_frames: int, samples: int) -> Caption:
+def _caption(trace: Trace, agent: Agent, weights_frames: int, samples: int) -> Caption:
     from noisynet.watch.panel import Caption
 
     config = agent.config
@@ -153,16 +153,19 @@ def _caption(trace: Trace, agent: ValueAgent, weights_frames: int, samples: int)
         for name, layer in noisy_layers(agent.online).items()
     }
     mode = f", noise {trace.noise}" if agent.noisy else ""
+    shown = ["π", "V"] if isinstance(agent, ActorCriticAgent) else ["Q"]
+    shown += ["σ"] if agent.noisy else []
+    what = " and ".join(filter(None, [", ".join(shown[:-1]), shown[-1]]))
     return Caption(
         title=f"{config.agent} on {trace.environment}, seed {config.seed}",
         episode=f"episode {trace.episode}, evaluation at {_count(trace.evaluation)} frames{mode}",
-        weights=f"{'Q and σ' if agent.noisy else 'Q'} of the weights at "
+        weights=f"{what} of the weights at "
         f"{_count(weights_frames)} frames: "
         + ("not those that played" if differ else "those that played"),
         weights_differ=differ,
         actions=action_names(trace, agent.spec.num_actions),
         sigma={
-            name.removeprefix("head."): (now, initial[name])
+            name.removeprefix("head.").removesuffix("_gates"): (now, initial[name])
             for name, now in sigma_summary(agent.online).items()
         },
         samples=samples,
