@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import os
 import re
@@ -12,6 +13,7 @@ from typing import Any
 import pytest
 
 from experiments.conftest import NAMES, Sweeps, until
+from noisynet.runs import read_metrics
 
 if importlib.util.find_spec("ray") is None:
     pytest.skip('Ray is not installed: pip install "noisynet[ray]"', allow_module_level=True)
@@ -28,12 +30,13 @@ pytestmark = [
 @pytest.fixture
 def cluster(sweeps: Sweeps, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     """Two nodes of one core each, whose workers know what is to happen to the runs."""
-    from ray.cluster_utils import Cluster
-
+    cluster_of_nodes = importlib.import_module("ray.cluster_utils").Cluster
     monkeypatch.setenv("STUB_ORDERS", str(sweeps.orders))
     monkeypatch.setenv("RAY_USAGE_STATS_ENABLED", "0")
     node = {"num_cpus": 1, "object_store_memory": 80_000_000}
-    made = Cluster(initialize_head=True, head_node_args={**node, "include_dashboard": False})
+    made = cluster_of_nodes(
+        initialize_head=True, head_node_args={**node, "include_dashboard": False}
+    )
     made.add_node(**node)
     made.wait_for_nodes()
     yield made
@@ -111,3 +114,25 @@ def test_a_killed_driver_is_continued_by_the_same_command(sweeps: Sweeps, cluste
     for name in NAMES[:2]:
         start, continued = sweeps.starts(name)
         assert (start, continued in (50, 75)) == (0, True)
+
+
+def test_a_real_run_that_is_killed_goes_on_from_its_checkpoint(
+    sweeps: Sweeps, cluster: Any
+) -> None:
+    sweep = sweeps.start(
+        *("real",),
+        on="ray",
+        address=cluster.address,
+        agents="noisynet-dqn",
+        environments="deep_sea/4",
+        frames="4k",
+        seeds=2,
+    )
+    until(lambda: sweeps.frames(NAMES[1]) >= 100 and sweeps.is_taken(NAMES[1]))
+    os.kill(sweeps.pid(NAMES[1]), signal.SIGKILL)
+    said, on_the_way = sweep.communicate()
+    assert (sweep.returncode, "2 of 2 runs done" in said) == (0, True), on_the_way
+    assert "continuing from frame" in (sweeps.out / f"{NAMES[1]}.log").read_text()
+    rows = read_metrics(sweeps.out / NAMES[1] / "metrics.jsonl")
+    logged = [row["frames"] for row in rows if row["kind"] == "train"]
+    assert logged == list(range(40, 4001, 40))  # no row twice, none missing
