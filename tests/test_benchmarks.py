@@ -20,6 +20,7 @@ def load(name: str, cited: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     assert specification is not None
     assert specification.loader is not None
     module = importlib.util.module_from_spec(specification)
+    monkeypatch.setitem(sys.modules, module.__name__, module)  # as dataclasses expect it
     specification.loader.exec_module(module)
     cited.write_text("cited")
     monkeypatch.setattr(module, "RESULTS", cited)
@@ -65,6 +66,19 @@ def dqn(cited: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     return module
 
 
+@pytest.fixture
+def a3c(cited: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    """The benchmark of asynchronous training, with contestants that make a step a second."""
+    module = load("a3c.py", cited, monkeypatch)
+
+    def take_turns(entries: dict[str, Any], rounds: int, seconds: float) -> dict[str, list[float]]:
+        return {name: [1.0] * rounds for name in entries}
+
+    monkeypatch.setattr(module, "take_turns", take_turns)
+    monkeypatch.setattr(module, "normals_ms", lambda: (1, 1.0))
+    return module
+
+
 def run(module: ModuleType, *arguments: str) -> None:
     before, sys.argv = sys.argv, ["benchmark", "--rounds", "2", *arguments]
     try:
@@ -73,7 +87,7 @@ def run(module: ModuleType, *arguments: str) -> None:
         sys.argv = before
 
 
-@pytest.mark.parametrize("name", ["layers", "dqn"])
+@pytest.mark.parametrize("name", ["layers", "dqn", "a3c"])
 def test_without_peers_a_benchmark_prints_and_leaves_the_cited_results(
     name: str, request: pytest.FixtureRequest, cited: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -85,10 +99,10 @@ def test_without_peers_a_benchmark_prints_and_leaves_the_cited_results(
     said = capsys.readouterr().out
     assert "not written: cited.json is cited with " in said
     assert "--out PATH" in said
-    assert ("torchrl, tianshou" if name == "layers" else "stable-baselines3") in said
+    assert {"layers": "torchrl, tianshou", "dqn": "stable-baselines3", "a3c": "pfrl"}[name] in said
 
 
-@pytest.mark.parametrize("name", ["layers", "dqn"])
+@pytest.mark.parametrize("name", ["layers", "dqn", "a3c"])
 def test_a_benchmark_writes_what_there_is_where_it_is_told_to(
     name: str, request: pytest.FixtureRequest, cited: Path, tmp_path: Path
 ) -> None:
@@ -100,12 +114,12 @@ def test_a_benchmark_writes_what_there_is_where_it_is_told_to(
     assert json.loads((tmp_path / "new" / "mine.json").read_text())["rounds"] == 2
 
 
-@pytest.mark.parametrize("name", ["layers", "dqn"])
+@pytest.mark.parametrize("name", ["layers", "dqn", "a3c"])
 def test_with_its_peers_a_benchmark_writes_the_cited_results(
     name: str, request: pytest.FixtureRequest, cited: Path
 ) -> None:
     module = request.getfixturevalue(name)
     if name == "layers":
         module.peer_layers = lambda: dict.fromkeys(module.PEERS, (nn.Linear, module.no_redraw))
-    run(module, *(["--sb3", "python"] if name == "dqn" else []))
+    run(module, *{"layers": [], "dqn": ["--sb3", "python"], "a3c": ["--pfrl", "python"]}[name])
     assert json.loads(cited.read_text())["rounds"] == 2

@@ -1,0 +1,330 @@
+"""Asynchronous training on atari/pong: agent steps per second, ours against pfrl's A3C.
+
+The workload is A3C's: roll-outs of 5 steps, frame skip 4, convolutions of 16 and 32 filters and 256
+hidden units, shared RMSProp. Each contestant is a group of processes of its own, the real command
+where it is ours. They take turns of a few seconds, the others stopped meanwhile (SIGSTOP), so that
+a busy machine slows all alike.
+
+    python benchmarks/a3c.py --pfrl path/to/environment/bin/python
+
+pfrl needs an environment of its own outside the repository: `pip install torch==2.13.0`, then `pip
+install pfrl gymnasium ale-py opencv-python-headless`. It plays through Gymnasium's preprocessing,
+which is faster than its own wrappers (and those do not work with today's Gym). Only with it are the
+results, which are cited, written over; `--out` writes whatever there is elsewhere.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import torch
+
+from noisynet.agents import ActorCriticAgent
+from noisynet.config import ActorCriticConfig, build_config
+from noisynet.envs import make_environment
+from noisynet.loops.shared_state import SharedState
+
+RESULTS = Path(__file__).parent / "results" / "a3c.json"
+WARM_UP_STEPS: Final = 400
+SCALING: Final = (1, 2, 4, 8, 16)
+
+PFRL: Final = """
+import sys
+import ale_py, gymnasium, numpy as np, pfrl, torch
+from gymnasium.wrappers import AtariPreprocessing, FrameStackObservation
+from torch import nn
+
+gymnasium.register_envs(ale_py)
+torch.set_num_threads(1)
+noisy, workers, path = sys.argv[1] == "noisy", int(sys.argv[2]), sys.argv[3]
+count = np.memmap(path, np.int64, "r+", shape=(1,))
+
+class Game:
+    def __init__(self, index):
+        game = gymnasium.make("ALE/Pong-v5", frameskip=1, repeat_action_probability=0.0)
+        self.game = FrameStackObservation(AtariPreprocessing(game, noop_max=30), 4)
+        self.actions, self.index = self.game.action_space.n, index
+    def reset(self):
+        return self.game.reset(seed=self.index)[0]
+    def step(self, action):
+        frame, reward, terminated, truncated, info = self.game.step(action)
+        return frame, np.sign(reward), terminated, {**info, "needs_reset": truncated}
+    def close(self):
+        self.game.close()
+
+model = nn.Sequential(
+    nn.Conv2d(4, 16, 8, stride=4), nn.ReLU(), nn.Conv2d(16, 32, 4, stride=2), nn.ReLU(),
+    nn.Flatten(), nn.Linear(2592, 256), nn.ReLU(),
+    pfrl.nn.Branched(
+        nn.Sequential(nn.Linear(256, 6), pfrl.policies.SoftmaxCategoricalHead()),
+        nn.Linear(256, 1)))
+if noisy:
+    pfrl.nn.to_factorized_noisy(model, sigma_scale=0.5)
+optimiser = pfrl.optimizers.SharedRMSpropEpsInsideSqrt(
+    model.parameters(), lr=7e-4, eps=0.1, alpha=0.99)
+agent = pfrl.agents.A3C(
+    model, optimiser, t_max=5, gamma=0.99, beta=0.0 if noisy else 0.01, max_grad_norm=40.0,
+    phi=lambda x: np.asarray(x, dtype=np.float32) / 255)
+
+def note(env, agent, step):
+    count[0] = step
+
+pfrl.experiments.train_agent_async(
+    agent=agent, outdir=".", processes=workers, make_env=lambda index, test: Game(index),
+    steps=10**9, eval_interval=None, global_step_hooks=[note], random_seeds=list(range(workers)))
+"""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A contestant.
+
+    Attributes:
+        command: what to run; "{count}" stands for a file where the steps are to be counted.
+        workers: how many processes learn.
+        is_ours: whether its steps are read from the memory that its workers share.
+    """
+
+    command: tuple[str, ...]
+    workers: int
+    is_ours: bool = True
+
+
+def ours(agent: str, workers: int, envs: int = 1) -> Entry:
+    """The real command, which evaluates and ends only after the benchmark is over."""
+    settings = ["evaluation.period_frames=4000000000", f"envs_per_worker={envs}"]
+    command = [sys.executable, "-m", "noisynet", "train", agent, "atari/pong"]
+    command += ["--frames", "4000M", "--workers", str(workers), "--name", "run"]
+    command += ["--out", "{folder}", "--no-tensorboard", "--patience", "60"]
+    for setting in settings:
+        command += ["--set", setting]
+    return Entry(tuple(command), workers)
+
+
+def pfrls(python: str, kind: str, workers: int) -> Entry:
+    """The peer's A3C, "plain" or "noisy"."""
+    return Entry((python, "-c", PFRL, kind, str(workers), "{count}"), workers, is_ours=False)
+
+
+@dataclass
+class Contestant:
+    """A group of processes that learns while it is its turn."""
+
+    entry: Entry
+    folder: Path
+    process: subprocess.Popen[bytes] = field(init=False)
+    counter: Any = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.folder.mkdir()
+        count = np.memmap(self.folder / "count", np.int64, "w+", shape=(1,))
+        names = {"{folder}": str(self.folder), "{count}": str(self.folder / "count")}
+        self.process = subprocess.Popen(
+            [names.get(part, part) for part in self.entry.command],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=(self.folder / "said.txt").open("wb"),
+            cwd=self.folder,
+            start_new_session=True,
+            env={**os.environ, "OMP_NUM_THREADS": "1"},
+        )
+        self.counter = None if self.entry.is_ours else count
+        try:
+            self._warm_up()
+        except BaseException:
+            self.stop()
+            raise
+
+    def _warm_up(self) -> None:
+        while self.counter is None or self.steps() < WARM_UP_STEPS:
+            if self.process.poll() is not None:
+                raise RuntimeError(f"a contestant died: {(self.folder / 'said.txt').read_text()}")
+            self.counter = self.counter if self.counter is not None else self._shared()
+            time.sleep(0.05)
+        self._signal(signal.SIGSTOP)
+
+    def _shared(self) -> SharedState | None:
+        """The memory that the workers of a run share, by its parent's descriptor."""
+        for link in Path(f"/proc/{self.process.pid}/fd").iterdir():
+            try:
+                is_block = str(link.readlink()).startswith("/memfd:noisynet")
+                if is_block and link.stat().st_size > 1 << 20:  # a job is smaller
+                    return SharedState(os.open(link, os.O_RDWR), self.entry.workers, 1)
+            except OSError:
+                continue  # closed meanwhile
+        return None
+
+    def steps(self) -> int:
+        """Agent steps so far."""
+        return self.counter.steps if self.entry.is_ours else int(self.counter[0])
+
+    def run(self, seconds: float) -> float:
+        """Agent steps per second over a turn."""
+        self._signal(signal.SIGCONT)
+        time.sleep(0.3)  # until everybody is awake
+        steps, started = self.steps(), time.perf_counter()
+        time.sleep(seconds)
+        speed = (self.steps() - steps) / (time.perf_counter() - started)
+        self._signal(signal.SIGSTOP)
+        return speed
+
+    def stop(self) -> None:
+        """End all of its processes."""
+        with suppress(ProcessLookupError):
+            self._signal(signal.SIGKILL)
+        self.process.wait()
+
+    def _signal(self, number: int) -> None:
+        os.killpg(self.process.pid, number)
+
+
+def take_turns(entries: Mapping[str, Entry], rounds: int, seconds: float) -> dict[str, list[float]]:
+    """The speed of each contestant in every round."""
+    with tempfile.TemporaryDirectory() as parent:
+        running: dict[str, Contestant] = {}
+        try:
+            for number, (name, entry) in enumerate(entries.items()):
+                running[name] = Contestant(entry, Path(parent) / str(number))
+            speeds: dict[str, list[float]] = {name: [] for name in running}
+            for _ in range(rounds):
+                for name, contestant in running.items():
+                    speeds[name].append(contestant.run(seconds))
+        finally:
+            for contestant in running.values():
+                contestant.stop()
+    return speeds
+
+
+def normals_ms(repeats: int = 30) -> tuple[int, float]:
+    """How many normals a roll-out of noisynet-a3c draws, and what drawing them alone takes."""
+    config = build_config("noisynet-a3c", "atari/pong")
+    assert isinstance(config, ActorCriticConfig)
+    with make_environment("atari/pong") as environment:
+        agent = ActorCriticAgent(config, environment.spec)
+    # Each σ has a normal of its own.
+    named = agent.online.named_parameters()
+    count = sum(parameter.numel() for name, parameter in named if name.endswith("_sigma"))
+    torch.set_num_threads(1)
+    target, times = torch.empty(count), []
+    for _ in range(repeats):
+        started = time.perf_counter()
+        target.normal_()
+        times.append(1000 * (time.perf_counter() - started))
+    return count, statistics.median(times)
+
+
+def contestants(pfrl: str | None) -> dict[str, Entry]:
+    """Those that are compared, with two workers each."""
+    found = {
+        "a3c": ours("a3c", 2),
+        "noisynet-a3c-factorised": ours("noisynet-a3c-factorised", 2),
+        "noisynet-a3c": ours("noisynet-a3c", 2),
+        "a3c, 8 environments each": ours("a3c", 2, envs=8),
+    }
+    if pfrl:
+        found["pfrl a3c"] = pfrls(pfrl, "plain", 2)
+        found["pfrl a3c, factorised"] = pfrls(pfrl, "noisy", 2)
+    return found
+
+
+def summarise(speeds: Mapping[str, Sequence[float]], to: str) -> dict[str, Any]:
+    """Medians, and ratios to one of them in the same round with their quartiles."""
+    summary = {}
+    for name, values in speeds.items():
+        ratios = [mine / theirs for mine, theirs in zip(values, speeds[to], strict=True)]
+        low, middle, high = statistics.quantiles(ratios, n=4)
+        summary[name] = {
+            "steps_per_second": round(statistics.median(values), 1),
+            f"ratio_to_{to}": round(middle, 3),
+            "ratio_quartiles": [round(low, 3), round(high, 3)],
+        }
+    return summary
+
+
+def show(title: str, summary: Mapping[str, Any], to: str) -> None:
+    """Print a table."""
+    print(title)
+    for name, row in summary.items():
+        low, high = row["ratio_quartiles"]
+        print(
+            f"  {name:<26}{row['steps_per_second']:>9.1f} steps/s "
+            f"{row[f'ratio_to_{to}']:>6.2f} × {to} (quartiles {low:.2f} to {high:.2f})"
+        )
+
+
+def main() -> None:
+    """Let the contestants take turns, print the tables and, with the peer, write the results."""
+    parser = argparse.ArgumentParser(description="Agent steps per second on atari/pong")
+    parser.add_argument("--pfrl", help="the Python of an environment with pfrl")
+    parser.add_argument("--out", type=Path, help="where the JSON goes, with or without --pfrl")
+    parser.add_argument("--rounds", type=int, default=10)
+    parser.add_argument("--seconds", type=float, default=4.0, help="length of each turn")
+    parser.add_argument(
+        "--scaling", default=",".join(map(str, SCALING)), help="numbers of workers; empty: none"
+    )
+    options = parser.parse_args()
+    count, milliseconds = normals_ms()
+    report: dict[str, Any] = {
+        "machine": {
+            "cpu": platform.processor() or platform.machine(),
+            "cores": os.cpu_count(),
+            "python": platform.python_version(),
+            "torch": torch.__version__,
+        },
+        "rounds": options.rounds,
+        "seconds": options.seconds,
+    }
+    entries = contestants(options.pfrl)
+    speeds = take_turns(entries, options.rounds, options.seconds)
+    to = "pfrl a3c" if options.pfrl else "a3c"
+    report["two workers"] = summarise(speeds, to)
+    show("two workers", report["two workers"], to)
+    report["cost of noise"] = summarise(
+        {name: speeds[name] for name in ("a3c", "noisynet-a3c-factorised", "noisynet-a3c")}, "a3c"
+    )
+    show("what noise costs", report["cost of noise"], "a3c")
+    rollout_ms = 2 * 5 * 1000 / statistics.median(speeds["noisynet-a3c"])
+    report["normals of a roll-out"] = {
+        "count": count,
+        "milliseconds": round(milliseconds, 2),
+        "share_of_a_rollout": round(milliseconds / rollout_ms, 3),
+    }
+    print(
+        f"independent noise: {count:,} normals for each roll-out take {milliseconds:.1f} ms alone, "
+        f"{100 * milliseconds / rollout_ms:.0f} % of a roll-out's {rollout_ms:.1f} ms"
+    )
+    if numbers := [int(number) for number in options.scaling.split(",") if number]:
+        scaled = {f"{number} workers": ours("a3c", number) for number in numbers}
+        speeds = take_turns(scaled, options.rounds, options.seconds)
+        first = f"{numbers[0]} workers"
+        report["scaling"] = summarise(speeds, first)
+        show("scaling of a3c", report["scaling"], first)
+    out = options.out or (RESULTS if options.pfrl else None)
+    if out is None:
+        print(
+            f"not written: {RESULTS.name} is cited with pfrl; give --pfrl PYTHON to measure it "
+            "too, or --out PATH to keep these figures"
+        )
+        return
+    out.parent.mkdir(parents=True, exist_ok=True)
+    out.write_text(json.dumps(report, indent=2) + "\n")
+    print(f"written to {out}")
+
+
+if __name__ == "__main__":
+    main()
