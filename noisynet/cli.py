@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
+from noisynet import cli_studies
 from noisynet.config import (
     ACTOR_CRITIC_AGENTS,
     AGENTS,
@@ -32,12 +33,15 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
-    help="Noisy Networks for Exploration: train, evaluate, watch and audit.",
+    help="Noisy Networks for Exploration: train, evaluate, watch, audit, sweep and report.",
 )
 
 Out = Annotated[Path, typer.Option(help="Parent of the run folders.")]
 Device = Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1, …")]
 RunArgument = Annotated[Path, typer.Argument(metavar="RUN", help="A run folder.")]
+
+
+cli_studies.add_to(app)
 
 
 @app.command()

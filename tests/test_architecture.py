@@ -31,8 +31,8 @@ MAY_IMPORT = {
     "config": {"paper", "envs", "presets", "contradictions"},
     "presets": {"paper"},
 }
-FREE = {"cli", "__init__", "__main__"}
-PRINTS = {"cli"}
+FREE = {"cli", "cli_studies", "__init__", "__main__"}
+PRINTS = {"cli", "cli_studies"}
 
 
 def room(path: Path) -> str:

@@ -1,0 +1,79 @@
+"""The commands about many runs: plan and carry them out, and report on them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, NoReturn
+
+import typer
+
+from noisynet.experiments import PLANS
+
+
+def add_to(app: typer.Typer) -> None:
+    """Give a command line these commands."""
+    for command in (sweep, paper):
+        app.command()(command)
+
+
+def sweep(
+    plan: Annotated[
+        str, typer.Argument(metavar="PLAN", help=f"{', '.join(PLANS)}, or a TOML file.")
+    ],
+    agents: Annotated[str | None, typer.Option(help="Names or patterns, with commas.")] = None,
+    environments: Annotated[str | None, typer.Option(help="Names, with commas.")] = None,
+    seeds: Annotated[str | None, typer.Option(help="How many (3), or which (0,7 or 3-5).")] = None,
+    frames: Annotated[str | None, typer.Option(help="Budget of every run, such as 10M.")] = None,
+    out: Annotated[Path, typer.Option(help="Parent of the run folders.")] = Path("runs"),
+    on: Annotated[str, typer.Option(help="local or ray.")] = "local",
+    address: Annotated[str | None, typer.Option(help="Of the Ray cluster.")] = None,
+    jobs: Annotated[int | None, typer.Option(help="Runs at once; as many as fit.")] = None,
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1, …")] = "auto",
+    tensorboard: Annotated[bool, typer.Option(help="Write TensorBoard events.")] = True,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what there is to do.")] = (
+        False
+    ),
+) -> None:
+    """Carry out a plan of many runs; the same command continues it."""
+    from noisynet.experiments import PlanError, run_sweep
+
+    try:
+        summary = run_sweep(
+            plan,
+            out=out,
+            agents=agents,
+            environments=environments,
+            seeds=seeds,
+            frames=frames,
+            dry_run=dry_run,
+            on=on,
+            address=address,
+            jobs=jobs,
+            device=device,
+            tensorboard=tensorboard,
+        )
+    except PlanError as error:
+        _fail(str(error), code=2)
+    except (ImportError, ConnectionError) as error:
+        _fail(str(error))
+    typer.echo(str(summary))
+    if summary.exit_code:
+        raise typer.Exit(summary.exit_code)
+
+
+def paper(
+    form: Annotated[str, typer.Option("--form", help="text, markdown, csv or latex.")] = "text",
+) -> None:
+    """Print the paper's tables, recomputed from its published scores, beside what it prints."""
+    from noisynet.reports import print_paper
+
+    forms = ("text", "markdown", "csv", "latex")
+    if form not in forms:
+        _fail(f"--form expected {', '.join(forms)}, got {form!r}", code=2)
+    print_paper(form=form)  # type: ignore[arg-type]
+
+
+def _fail(message: str, code: int = 1) -> NoReturn:
+    for line in message.splitlines():
+        typer.echo(f"noisynet: {line}", err=True)
+    raise typer.Exit(code)
