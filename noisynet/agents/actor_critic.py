@@ -7,9 +7,6 @@ weights that many such actor-learners share, is the loop's affair.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import numpy as np
@@ -19,66 +16,20 @@ from torch import Tensor
 
 from noisynet import config, losses
 from noisynet.agents.exploration import sampled_actions
+from noisynet.agents.policy import ActorCriticPolicy
+from noisynet.agents.rollout import Rollout, RolloutLearnt
 from noisynet.agents.streams import numpy_stream, torch_stream
 from noisynet.agents.value import ObservationSpec
-from noisynet.layers import build_weights, forget_weights, noise_off, resample_noise
+from noisynet.layers import build_weights, forget_weights, resample_noise
 from noisynet.networks import (
     ActorCriticNetwork,
     ActorCriticNetworkShape,
     State,
     fitting_torso,
     flatten_parameters,
-    view_with_own_noise,
     views_of,
 )
 from noisynet.returns import n_step_returns
-
-
-@dataclass(frozen=True)
-class Rollout:
-    """T steps of N environments.
-
-    Attributes:
-        observation: what was acted on, and at last what is bootstrapped from
-            [T + 1, N, stack, *frame].
-        action: what was done [T, N].
-        reward: what that was worth, clipped if rewards are to be [T, N].
-        discount: γ, but 0 where the step ended the game or a life [T, N].
-        begins: whether an episode begins with the observation: nothing is remembered from before
-            [T + 1, N].
-        cut: whether a time limit ended the episode after the step [T, N].
-        final: for every t where something was cut, the observations after step t
-            [N, stack, *frame].
-    """
-
-    observation: NDArray[Any]
-    action: NDArray[np.int64]
-    reward: NDArray[np.float32]
-    discount: NDArray[np.float32]
-    begins: NDArray[np.bool_]
-    cut: NDArray[np.bool_]
-    final: Mapping[int, NDArray[Any]] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class RolloutLearnt:
-    """What a roll-out taught.
-
-    Attributes:
-        loss: what was differentiated: summed over steps, the mean over environments.
-        policy_loss: the policy's part of it (Eq. 6), without the entropy bonus.
-        value_loss: the value's part, weighted (Eq. 7).
-        entropy: of the policy, the mean over steps and environments, in nats.
-        gradient_norm: before it was clipped.
-        finite: whether the gradient can be used.
-    """
-
-    loss: float
-    policy_loss: float
-    value_loss: float
-    entropy: float
-    gradient_norm: float
-    finite: bool
 
 
 class ActorCriticAgent:
@@ -319,42 +270,6 @@ class ActorCriticAgent:
                 for name in ("now", "begin")
             )
         self.explore.bit_generator.state = state["explore"]
-
-
-class ActorCriticPolicy:
-    """The latest agent, playing with noise, memory and streams of its own.
-
-    Args:
-        agent: whose weights to play with; it is left as it is.
-        noise: whether a noisy agent plays with noise, redrawn at every action.
-        role: names the random streams, so that every evaluation has its own.
-    """
-
-    def __init__(self, agent: ActorCriticAgent, noise: Literal["on", "off"], role: str) -> None:
-        self.agent = agent
-        self.noisy = agent.noisy is not None and noise == "on"
-        self.network = view_with_own_noise(agent.online)
-        self.stream = torch_stream(agent.config.seed, role, agent.device)
-        self.explore = numpy_stream(agent.config.seed, role)
-        self._memory: State | None = None
-
-    def begin_episode(self) -> None:
-        """An episode begins: nothing of the one before is remembered."""
-        self._memory = None
-
-    @torch.no_grad()
-    def act(self, observation: NDArray[Any]) -> NDArray[np.int64]:
-        """Sample actions [N] from π for observations [N, stack, *frame]."""
-        silent: AbstractContextManager[None] = nullcontext()
-        if self.noisy:
-            rows = len(observation) if len(observation) > 1 else None
-            resample_noise(self.network, self.stream, rows)
-        elif self.agent.noisy:
-            silent = noise_off(self.network)
-        with silent:
-            observed = self.agent.to_device(observation)
-            preference, _, self._memory = self.network(observed, self._memory)
-        return sampled_actions(preference.cpu().numpy(), self.explore)
 
 
 def _network(settings: config.ActorCriticConfig, spec: ObservationSpec) -> ActorCriticNetwork:

@@ -8,7 +8,8 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from noisynet.agents.actor_critic import ActorCriticAgent, Rollout
+from noisynet.agents.actor_critic import ActorCriticAgent
+from noisynet.agents.rollout import Rollout
 from noisynet.agents.value import ObservationSpec, ValueAgent
 from noisynet.layers import Check, Contract, NoiseReport, check_noise
 from noisynet.optimisers import shared_rmsprop_step
