@@ -15,7 +15,9 @@ from noisynet.experiments.plan import RunSpec
 from noisynet.experiments.progress import tail_rows
 from noisynet.runs import RunError, RunFolder
 
-_BENCHMARK: Final = Path(__file__).parents[2] / "benchmarks" / "results" / "dqn.json"
+_RESULTS: Final = Path(__file__).parents[2] / "benchmarks" / "results"
+# Files of the benchmarks on Atari, with the table in each that has the agents' speeds.
+_TABLES: Final = {"dqn.json": "update every 4 steps", "a3c.json": "two workers"}
 _ATARI_FRAMES_PER_STEP: Final = 4
 
 
@@ -78,14 +80,18 @@ def paces_below(out: Path) -> dict[tuple[str, str], Pace]:
     return {kind: _middle(paces, out) for kind, paces in found.items()}
 
 
-def benchmark_pace(spec: RunSpec) -> Pace | None:
-    """The pace of the benchmarks, for the agents and the games that they have; else None."""
-    if spec.family != "atari" or not _BENCHMARK.is_file():
-        return None
-    with suppress(OSError, ValueError, KeyError, TypeError):
-        measured = json.loads(_BENCHMARK.read_text())["update every 4 steps"]
-        speed = float(measured[spec.agent]["steps_per_second"])
-        return Pace(speed, _ATARI_FRAMES_PER_STEP, None, "benchmarks/results/dqn.json")
+def benchmark_pace(spec: RunSpec, results: Path = _RESULTS) -> Pace | None:
+    """The pace of the benchmarks, for the agents and the games that they have; else None.
+
+    Args:
+        spec: a run.
+        results: the folder of the benchmarks' results, which stands beside the package's source.
+    """
+    for file, table in _TABLES.items() if spec.family == "atari" else ():
+        with suppress(OSError, ValueError, KeyError, TypeError):  # not there, or not of this agent
+            measured = json.loads((results / file).read_text())[table]
+            speed = float(measured[spec.agent]["steps_per_second"])
+            return Pace(speed, _ATARI_FRAMES_PER_STEP, None, f"benchmarks/results/{file}")
     return None
 
 

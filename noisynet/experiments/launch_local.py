@@ -58,8 +58,16 @@ class Pool:
                 self.display.refresh(self.runs)
                 time.sleep(_GLANCE_SECONDS)
         finally:
-            for run in self.runs:  # left by an error: their own parent's end stops them later
-                run.stop()
+            self._see_them_out()
+
+    def _see_them_out(self) -> None:
+        """Wait for the checkpoints of what an error has left at work: our end would hurry them."""
+        for run in self.runs:
+            run.stop()
+        while any(run.stage is Stage.RUNNING for run in self.runs):
+            for run in self.runs:
+                run.tend()
+            time.sleep(_GLANCE_SECONDS)
 
     def _tend(self, stop: StopRequest) -> None:
         for run in self.runs:
@@ -72,24 +80,23 @@ class Pool:
             self._start_what_fits()
 
     def _start_what_fits(self) -> None:
+        free, places = self._free()
         for run in self._queue:
-            free, places = self._free()
             if free <= 0 or places <= 0:
                 return
-            if run.stage is Stage.WAITING:
-                self._start(run, free, places)
+            if run.stage is Stage.WAITING and self._start(run, free, places):
+                free, places = self._free()
 
-    def _start(self, run: Carrier, free: int, places: int) -> None:
+    def _start(self, run: Carrier, free: int, places: int) -> bool:
         if run.spec.processes > 1:  # each of them has one thread
             cores = min(run.spec.processes, self.cores)
-            if cores <= free or self.jobs is not None:
-                run.start(cores, threads_of_a_run(1))
-            return
+            fits = cores <= free or self.jobs is not None
+            return fits and run.start(cores, threads_of_a_run(1))
         sharing = sum(
             other.stage is Stage.WAITING and other.spec.processes == 1 for other in self.runs
         )
         cores = max(1, free // min(sharing, places))
-        run.start(cores, threads_of_a_run(cores))
+        return run.start(cores, threads_of_a_run(cores))
 
     def _free(self) -> tuple[int, int]:
         """How many cores nobody uses, and how many runs may still be started."""

@@ -89,6 +89,8 @@ class Outlook:
             yield f"  {name:<{width}}  {kind.runs:>5,} runs: {states}; {time}"
 
     def _time(self) -> str:
+        if self.done == self.runs:
+            return "nothing is left to be done"
         unknown = sum(
             kind.runs - kind.states[State.DONE] for kind in self.kinds if kind.seconds_left is None
         )

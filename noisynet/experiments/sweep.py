@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from signal import Signals
 from typing import Final, Literal
 
 from rich.console import Console
@@ -17,7 +18,7 @@ from noisynet.experiments.plan import Plan, build_plan
 from noisynet.experiments.plan_file import PlanError
 from noisynet.experiments.progress import conflict
 from noisynet.experiments.stopping import stopping
-from noisynet.experiments.table import make_display
+from noisynet.experiments.table import SweepConsole, make_display
 
 PLACES: Final = ("local", "ray")
 """Where the runs of a sweep can be."""
@@ -76,7 +77,7 @@ class SweepSummary:
         for failure in self.failures:
             lines += [f"  {failure.name}: {failure.reason}", f"    see {failure.log}"]
         if self.signal is not None:
-            lines.append("stopped; every run at work was saved, and the same command continues")
+            lines.append(f"stopped by {Signals(self.signal).name}; the same command continues")
         return "\n".join(lines)
 
 
@@ -136,7 +137,7 @@ def run_sweep(
         found = outlook(made, cores=available_cores(), jobs=jobs)
         return SweepSummary(made.name, len(made.specs), found.done, outlook=found)
     how = how or How(device, tensorboard)
-    return _carry_out(made, how, console or Console(stderr=True), place, address, jobs)
+    return _carry_out(made, how, console or SweepConsole(stderr=True), place, address, jobs)
 
 
 def _carry_out(

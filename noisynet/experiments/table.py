@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import suppress
 from types import TracebackType
 from typing import Final, Protocol, Self
 
@@ -31,6 +32,17 @@ _STYLES: Final = {
 _ORDER: Final = tuple(_STYLES)
 _REFRESH_SECONDS: Final = 1.0
 _LINES_AROUND: Final = 6
+
+
+class SweepConsole(Console):
+    """A console that falls silent when nobody listens any more, where rich would end the process.
+
+    It would also redirect standard output, where the summary is to go.
+    """
+
+    def on_broken_pipe(self) -> None:
+        """Say nothing more."""
+        self.quiet = True
 
 
 class Shown(Protocol):
@@ -104,12 +116,14 @@ class LiveTable:
         self._shown: Sequence[Shown] = ()
 
     def __enter__(self) -> Self:
-        self._live.start()
+        with suppress(OSError):
+            self._live.start()
         return self
 
     def __exit__(self, *_: object) -> None:
         self._draw(self._shown)
-        self._live.stop()
+        with suppress(OSError):
+            self._live.stop()
 
     def tell(self, spec: RunSpec, message: str) -> None:
         """Write it above the table."""
@@ -123,7 +137,9 @@ class LiveTable:
             self._refreshed_at = time.monotonic()
 
     def _draw(self, runs: Sequence[Shown]) -> None:
-        self._live.update(runs_table(runs, self._console.height - _LINES_AROUND), refresh=True)
+        table = runs_table(runs, self._console.height - _LINES_AROUND)
+        with suppress(OSError):
+            self._live.update(table, refresh=True)
 
 
 def make_display(console: Console) -> Display:
@@ -186,4 +202,5 @@ def _numbers(run: Shown) -> list[str]:
 
 
 def _say(console: Console, message: str) -> None:
-    console.print(message, highlight=False, markup=False, soft_wrap=True)
+    with suppress(OSError):  # a terminal that is gone is no reason for the runs to end
+        console.print(message, highlight=False, markup=False, soft_wrap=True)

@@ -15,7 +15,14 @@ from noisynet.experiments import build_plan, run_sweep
 from noisynet.experiments.carrying import Carrier, Deaths, How, Stage
 from noisynet.experiments.launch_local import Pool, threads_of_a_run
 from noisynet.experiments.stopping import StopRequest, stopping
-from noisynet.experiments.table import LiveTable, QuietLines, counts_line, duration
+from noisynet.experiments.table import (
+    LiveTable,
+    QuietLines,
+    SweepConsole,
+    counts_line,
+    duration,
+    make_display,
+)
 from noisynet.runs import RunFolder, RunLocked
 
 
@@ -199,6 +206,19 @@ def test_the_live_table_has_every_run_that_fits_and_counts_all(tmp_path: Path) -
         assert part in shown
     assert "12 runs: 1 running, 1 failed, 10 waiting" in shown
     assert counts_line(pool.runs[5:6]) == "1 run: 1 running"
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_a_sweep_goes_on_when_nobody_listens_any_more(tmp_path: Path, terminal: bool) -> None:
+    class Broken(StringIO):
+        def write(self, _text: str) -> int:
+            raise BrokenPipeError
+
+    plan = build_plan("classic", out=tmp_path)
+    display = make_display(SweepConsole(file=Broken(), force_terminal=terminal))
+    with display:
+        display.tell(plan.specs[0], "started")
+        display.refresh([])
 
 
 @pytest.mark.parametrize(

@@ -73,19 +73,36 @@ def test_a_dry_run_says_what_is_done_and_how_long_the_rest_takes(tmp_path: Path)
     assert sorted(tmp_path.rglob("*")) == before
 
 
+def test_a_dry_run_of_a_finished_sweep(tmp_path: Path) -> None:
+    plan = build_plan("classic", out=tmp_path, agents="dqn", environments="deep_sea/4", seeds=1)
+    logged(plan.specs[0], "finished", 50_000)
+    assert str(outlook(plan, cores=2)).splitlines()[1:] == [
+        "  dqn on deep_sea      1 runs: 1 done; nothing left",
+        "nothing is left to be done",
+    ]
+
+
 def test_games_that_were_never_timed_have_the_pace_of_the_benchmarks(tmp_path: Path) -> None:
     results = Path(__file__).parents[2] / "benchmarks" / "results" / "dqn.json"
     measured = json.loads(results.read_text())["update every 4 steps"]["noisynet-dqn"]
-    plan = build_plan("atari5", out=tmp_path / "runs", agents="noisynet-dqn,a3c")
-    spec = next(spec for spec in plan.specs if spec.agent == "noisynet-dqn")
-    pace = benchmark_pace(spec)
+    plan = build_plan("atari5", out=tmp_path / "runs", agents="noisynet-dqn")
+    pace = benchmark_pace(plan.specs[0])
     assert pace == Pace(measured["steps_per_second"], 4, None, "benchmarks/results/dqn.json")
     # Training 200M frames, and 200 evaluations of 2 × 500k frames at the same speed.
     hours = 15 * 400e6 / (4 * measured["steps_per_second"]) / 3600
     said = str(outlook(plan, cores=2))
     assert f"15 new; {hours:,.0f} h ({hours / 24:,.0f} days) (benchmarks/results/dqn.json)" in said
-    assert "15 runs whose pace is unknown" in said
     assert list(tmp_path.iterdir()) == []
+
+
+def test_what_the_benchmarks_have_not_measured_has_no_pace(tmp_path: Path) -> None:
+    (tmp_path / "a3c.json").write_text('{"two workers": {"a3c": {"steps_per_second": 300.0}}}')
+    (tmp_path / "dqn.json").write_text("[]")
+    plan = build_plan("atari5", out=tmp_path, agents="a3c,dqn", environments="atari/pong", seeds=1)
+    dqn, a3c = sorted(plan.specs, key=lambda spec: spec.processes)
+    assert benchmark_pace(a3c, tmp_path) == Pace(300.0, 4, None, "benchmarks/results/a3c.json")
+    assert benchmark_pace(dqn, tmp_path) is None
+    assert benchmark_pace(dqn, tmp_path / "not-here") is None
 
 
 def test_workers_are_counted_with_the_cores_that_they_use(tmp_path: Path) -> None:

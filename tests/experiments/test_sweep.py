@@ -54,7 +54,7 @@ def test_a_signal_saves_the_runs_and_ends_the_sweep(sweeps: Sweeps, number: int,
     assert controller.returncode == code
     assert said.splitlines() == [
         f"{sweeps.plan}: 0 of 4 runs done",
-        "stopped; every run at work was saved, and the same command continues",
+        f"stopped by {signal.Signals(number).name}; the same command continues",
     ]
     assert [sweeps.frames(name) for name in NAMES] == [75, 75, 0, 0]
     assert not any(sweeps.is_taken(name) for name in NAMES)
