@@ -136,6 +136,19 @@ def test_a_run_survives_the_journey_to_another_machine(tmp_path: Path) -> None:
         assert RunSpec.from_json(spec.to_json()) == spec
 
 
+def test_the_plan_of_the_documentation_is_one(tmp_path: Path) -> None:
+    text = (Path(__file__).parents[2] / "docs" / "experiments.md").read_text()
+    (example,) = re.findall(r"```toml\n(.*?)```", text, re.DOTALL)
+    specs = plan_of(tmp_path, example)
+    assert {spec.label for spec in specs} == {
+        "dueling",
+        "dqn",
+        "noisynet-dqn",
+        "noisynet-dqn+frozen-sigma",
+    }
+    assert len(specs) == 4 * 2 * 5
+
+
 def test_a_run_without_variant_has_the_folder_of_a_single_run() -> None:
     spec = build_plan("classic", out=OUT).specs[0]
     assert spec.folder == OUT / f"{spec.environment}/{spec.agent}/seed-{spec.seed}"
