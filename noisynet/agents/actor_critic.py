@@ -148,7 +148,8 @@ class ActorCriticAgent:
         if isinstance(self.config.exploration, config.EntropyBonus):
             loss = loss - self.config.exploration.beta * entropy
         gradients = torch.autograd.grad(loss, self._trained)
-        torch._foreach_copy_(self._gradients, gradients)
+        for place, gradient in zip(self._gradients, gradients, strict=True):
+            place.copy_(gradient)
         self._forget_weights()  # they are about to change
         norm = self._clip()
         parts = [float(part.detach()) for part in (loss, policy_loss, value_loss, entropy)]

@@ -53,8 +53,8 @@ class NoiseSample:
     @property
     def is_noise(self) -> bool:
         """Whether any of it differs from zero, in every row."""
-        own = self.weight.flatten() if self.bias is None else self.bias
-        found = bool((torch.cat([self.weight.flatten(), own]).abs() > _SAME_DRAW).any())
+        found = bool((self.weight.abs() > _SAME_DRAW).any())
+        found = found or (self.bias is not None and bool((self.bias.abs() > _SAME_DRAW).any()))
         return found and all(other.is_noise for other in self.others)
 
 
@@ -259,20 +259,28 @@ class _Probe:
         self.rows = torch.cat(rows).to(mean.device, mean.dtype)  # [3 + units, in]
 
     def read(self, outputs: Tensor) -> NoiseSample:
-        """Solve for ε from the layer's answers [3 + units, out]."""
+        """Solve for ε from the layer's answers [3 + units, out], or [3 + units, rows, out]."""
         view = self.view
         mean, sigma = view.get(view.weight_mu), view.get(view.weight_sigma)
         assert mean is not None
         assert sigma is not None
         bias_mean, bias_sigma = view.get(view.bias_mu), view.get(view.bias_sigma)
-        centred = (outputs - F.linear(self.rows.to(mean.dtype), mean, bias_mean)).float()
+        expected = F.linear(self.rows.to(mean.dtype), mean, bias_mean)
+        answers = outputs[:, None] if outputs.dim() == 2 else outputs
+        centred = (answers - expected[:, None]).float()  # [3 + units, rows, out]
         scale = mean.abs().amax().float() + 1
-        shared = bool((centred[0] - centred[1]).abs().amax() <= 1e-5 * scale)
-        at_zero, at_units = centred[2, self.outputs], centred[3:, self.outputs]
-        weight = (at_units - at_zero).t()  # [outputs, units]
-        weight = _divide(weight, sigma[self.outputs][:, self.inputs].float())
-        bias = None if bias_sigma is None else _divide(at_zero, bias_sigma[self.outputs].float())
-        return NoiseSample(weight.cpu(), None if bias is None else bias.cpu(), shared)
+        shared = ((centred[0] - centred[1]).abs().amax(dim=-1) <= 1e-5 * scale).tolist()
+        at_zero, at_units = centred[2, :, self.outputs], centred[3:, :, self.outputs]
+        weight = (at_units - at_zero).permute(1, 2, 0)  # [rows, outputs, units]
+        weight = _divide(weight, sigma[self.outputs][:, self.inputs].float()).cpu()
+        bias = None
+        if bias_sigma is not None:
+            bias = _divide(at_zero, bias_sigma[self.outputs].float()).cpu()  # [rows, outputs]
+        first, *others = (
+            NoiseSample(of_row, None if bias is None else bias[row], shared[row])
+            for row, of_row in enumerate(weight)
+        )
+        return replace(first, others=tuple(others))
 
 
 def _visible_entries(view: NoisyView) -> tuple[slice, Tensor]:
@@ -315,9 +323,7 @@ def _watch_ours(probe: _Probe, add: Callable[[int | None, NoiseSample], None]) -
             if layer.rows is None or layer._noise_off:
                 sample = probe.read(layer.forward(rows))
             else:
-                answers = layer.forward(rows[:, None].expand(-1, layer.rows, -1))
-                first, *others = (probe.read(answers[:, row]) for row in range(layer.rows))
-                sample = replace(first, others=tuple(others))
+                sample = probe.read(layer.forward(rows[:, None].expand(-1, layer.rows, -1)))
         add(layer.rows, sample)
 
     return [layer.register_forward_hook(after)]

@@ -1,12 +1,14 @@
-"""ε-greedy exploration: its schedule and its choices."""
+"""ε-greedy exploration, its schedule and its choices; and sampling a policy."""
 
 from __future__ import annotations
+
+from typing import Any
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from noisynet.agents.exploration import epsilon_at, epsilon_greedy
+from noisynet.agents.exploration import epsilon_at, epsilon_greedy, sampled_actions
 from noisynet.config import EpsilonGreedy
 
 SCHEDULE = EpsilonGreedy(initial=1.0, final=0.1, anneal_steps=100, evaluation=0.05)
@@ -64,3 +66,53 @@ def test_the_stream_advances_alike_whatever_epsilon_is() -> None:
         epsilon_greedy(lambda: np.zeros(3, np.int64), epsilon, 3, 4, stream)
         after.append(float(stream.random()))
     assert after[0] == after[1] == after[2]
+
+
+# --- sampling a policy ---------------------------------------------------------------------------
+
+
+def test_actions_come_as_often_as_the_policy_says() -> None:
+    pi = np.array([0.1, 0.0, 0.6, 0.3])
+    with np.errstate(divide="ignore"):
+        preference = np.repeat(np.log(pi).astype(np.float32)[None] + 3, 5_000, axis=0)
+    actions = sampled_actions(preference, np.random.default_rng(0))
+    assert actions.dtype == np.int64
+    counts = np.bincount(actions, minlength=4)
+    assert counts[1] == 0
+    assert (np.abs(counts - 5_000 * pi) <= 4 * np.sqrt(5_000 * pi * (1 - pi))).all()
+
+
+def test_rows_are_sampled_each_from_its_own_policy() -> None:
+    preference = np.full((4, 4), -1e4, np.float32)
+    preference[np.arange(4), [2, 0, 3, 1]] = 1e4
+    assert sampled_actions(preference, np.random.default_rng(0)).tolist() == [2, 0, 3, 1]
+
+
+def test_a_sample_takes_one_number_for_each_row() -> None:
+    stream, other = np.random.default_rng(0), np.random.default_rng(0)
+    sampled_actions(np.zeros((3, 7), np.float32), stream)
+    other.random(3)
+    assert stream.random() == other.random()
+
+
+class Extreme(np.random.Generator):
+    """Draws a given number."""
+
+    drawn = 0.0
+
+    def random(self, size: Any = None) -> Any:  # type: ignore[override]
+        return np.full(size, self.drawn)
+
+
+@pytest.mark.parametrize(("drawn", "expected"), [(0.0, 0), (1 - 2**-53, 2), (1.0, 2)])
+def test_the_ends_of_the_range_are_the_first_and_the_last_action(
+    drawn: float, expected: int
+) -> None:
+    stream = Extreme(np.random.PCG64(0))
+    stream.drawn = drawn
+    assert sampled_actions(np.zeros((1, 3), np.float32), stream).tolist() == [expected]
+
+
+def test_preferences_that_are_not_numbers_still_give_an_action() -> None:
+    actions = sampled_actions(np.full((2, 3), np.nan, np.float32), np.random.default_rng(0))
+    assert ((actions >= 0) & (actions < 3)).all()
