@@ -24,6 +24,7 @@ bench: $(INSTALLED) ## every benchmark, one after the other
 	$(BIN)/python benchmarks/replay.py
 	$(BIN)/python benchmarks/checkpoint.py
 	$(BIN)/python benchmarks/dqn.py
+	$(BIN)/python benchmarks/a3c.py
 
 format: $(INSTALLED)
 	$(BIN)/ruff format .

@@ -41,7 +41,12 @@ def examine() -> Iterator[Finding]:
             yield Finding(package, True, metadata.version(package))
         except metadata.PackageNotFoundError:
             yield Finding(package, True, f'not installed; pip install "noisynet[{extra}]"')
-    for what, look in (("atari games", _games), ("noise audit", _audit), ("self-test", _train)):
+    for what, look in (
+        ("atari games", _games),
+        ("noise audit", _audit),
+        ("self-test", _train),
+        ("workers", _train_with_workers),
+    ):
         try:
             yield Finding(what, True, look())
         except ImportError as error:
@@ -91,6 +96,23 @@ def _train() -> str:
         raise AssertionError("expected to stop half-way and to finish after continuing")
     speed = config.frames / (time.monotonic() - started)
     return f"trained, stopped and continued on deep_sea/5 at {speed:.0f} steps/s"
+
+
+def _train_with_workers() -> str:
+    """A run of A3C on Deep Sea: whether processes can be started and can share memory."""
+    from noisynet.config import build_config
+    from noisynet.loops import train
+    from noisynet.runs import RunFolder
+
+    config = build_config("a3c", "deep_sea/5", frames=1_000, settings=["workers=2"])
+    with tempfile.TemporaryDirectory() as parent:
+        folder = RunFolder.create_or_open(
+            Path(parent) / "run", config.model_dump(mode="json"), must_match=[]
+        )
+        with folder.lock():
+            started = time.monotonic()
+            train(config, folder)
+    return f"2 workers started and trained in {time.monotonic() - started:.0f} s"
 
 
 def _after(calls: int) -> Callable[[], bool]:

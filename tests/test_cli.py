@@ -254,6 +254,7 @@ def test_the_doctor_finds_this_installation_well() -> None:
     assert ended.exit_code == 0, ended.output
     assert "FAIL" not in ended.output
     assert "trained, stopped and continued on deep_sea/5" in ended.output
+    assert "2 workers started and trained" in ended.output
 
 
 def test_watch_says_what_the_video_does_not_show(trained: tuple[Path, str], tmp_path: Path) -> None:

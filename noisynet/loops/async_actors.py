@@ -162,7 +162,7 @@ class ActorTraining:
                     self._train()
         except InterruptedError:
             interrupted = True
-        if self.steps > self.checkpointed_at:
+        while self.steps > self.checkpointed_at:  # a second refusal ends the run as failed
             self.checkpoint()
         return interrupted
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -22,8 +23,10 @@ from noisynet.runs import (
     CheckpointMismatch,
     RunDamaged,
     RunFolder,
+    StorageError,
     load_newest,
     read_metrics,
+    save_checkpoint,
 )
 
 
@@ -372,6 +375,37 @@ def test_a_checkpoint_is_never_written_of_weights_that_are_not_finite(bed: Bed, 
         with pytest.raises(NonFiniteLoss, match=f"first in '{name}"):
             training.checkpoint()
     assert np.isfinite(bed.newest(config).tensors["squares"].numpy()).all()
+
+
+# --- disks that refuse ----------------------------------------------------------------------------
+
+
+def test_one_refused_checkpoint_is_borne_and_a_second_in_a_row_ends_the_run(
+    bed: Bed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config, refusals = configure(1), list[int]()
+
+    def save(folder: Path, checkpoint: Checkpoint, **keywords: Any) -> Any:
+        if checkpoint.step in refused:
+            refusals.append(checkpoint.step)
+            raise StorageError("the disk is full")
+        return save_checkpoint(folder, checkpoint, **keywords)
+
+    monkeypatch.setattr("noisynet.loops.async_actors.save_checkpoint", save)
+    for refused, borne in (({200}, True), ({600}, False), ({200, 300}, False)):
+        shutil.rmtree(bed.path, ignore_errors=True)
+        refusals.clear()
+        with bed.training(config) as training:
+            if borne:
+                assert training.run().finished
+                assert any("the checkpoint before is kept" in m for m in bed.notes.messages)
+                assert refusals == [200]
+            else:
+                with pytest.raises(StorageError, match="the disk is full"):
+                    training.run()
+                assert len(refusals) == 2
+                assert bed.status()["state"] == "failed"
+        assert bed.newest(config).step not in refused  # a run never ends well without its last
 
 
 # --- folders that are not right -------------------------------------------------------------------
