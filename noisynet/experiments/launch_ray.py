@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import socket
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -20,6 +21,7 @@ from noisynet.runs import RunFolder
 
 _GLANCE_SECONDS: Final = 0.5
 _LOOK_SECONDS: Final = 5.0
+_KNOCK_SECONDS: Final = 10.0
 _INSTALL: Final = 'expected Ray for --on ray: pip install "noisynet[ray]"'
 # Names of Ray's own exceptions that are the end of a process or of its machine, not of the run.
 _LOST: Final = ("WorkerCrashedError", "NodeDiedError", "LocalRayletDiedError", "OutOfMemoryError")
@@ -77,6 +79,7 @@ class RayRuns:
         self.ray = _ray()
         self._connected = not self.ray.is_initialized()
         if self._connected:
+            _knock_at(address)
             self.ray.init(address=address, log_to_driver=False, logging_level="warning")
         self.runs = [RayRun(_absolute(spec)) for spec in plan.specs]
         for run in self.runs:
@@ -227,6 +230,20 @@ def _silent(_spec: RunSpec, _message: str) -> None:
 def _absolute(spec: RunSpec) -> RunSpec:
     """Workers of Ray have working directories of their own."""
     return RunSpec.from_json(spec.to_json() | {"out": str(Path(spec.out).absolute())})
+
+
+def _knock_at(address: str | None) -> None:
+    """Find out at once that nobody is there; Ray itself would try for minutes."""
+    host, _, port = (address or "").removeprefix("ray://").rpartition(":")
+    if not (host and port.isdecimal()):
+        return  # "auto", or none: Ray knows where to look
+    try:
+        socket.create_connection((host, int(port)), timeout=_KNOCK_SECONDS).close()
+    except (OSError, OverflowError) as error:
+        raise ConnectionError(
+            f"expected a Ray cluster at {address}, got no answer ({error}); start one with "
+            "`ray start --head`, or leave --address out"
+        ) from error
 
 
 def _ray() -> ModuleType:

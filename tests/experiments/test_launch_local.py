@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import signal
+import socket
 import sys
 from collections.abc import Iterator
 from io import StringIO
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from rich.console import Console
@@ -227,3 +229,23 @@ def test_a_sweep_goes_on_when_nobody_listens_any_more(tmp_path: Path, terminal: 
 )
 def test_times_are_told_in_units_that_matter(seconds: float, expected: str) -> None:
     assert duration(seconds) == expected
+
+
+def test_without_ray_the_line_that_installs_it_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "ray", None)
+    with pytest.raises(ImportError, match=r'pip install "noisynet\[ray\]"'):
+        run_sweep("classic", out=tmp_path, on="ray", console=Console(file=StringIO()))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_cluster_that_there_is_not_is_named_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "ray", SimpleNamespace(is_initialized=lambda: False))
+    with socket.socket() as reserved:
+        reserved.bind(("127.0.0.1", 0))  # nobody listens there
+        address = f"127.0.0.1:{reserved.getsockname()[1]}"
+        with pytest.raises(ConnectionError, match=f"expected a Ray cluster at {address}"):
+            run_sweep("classic", out=tmp_path, on="ray", address=address)
