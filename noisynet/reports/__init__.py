@@ -1,7 +1,13 @@
-"""From run folders to the paper's tables and figures. Needs no torch."""
+"""From run folders to the paper's tables and figures. Needs no torch.
+
+print_paper()                                # what `noisynet paper` prints
+write_report([Path("runs")], Path("report"))  # what `noisynet report` writes
+"""
 
 from __future__ import annotations
 
 from noisynet.reports.paper_tables import print_paper
+from noisynet.reports.reading import ReportError
+from noisynet.reports.writing import ReportSummary, write_report
 
-__all__ = ["print_paper"]
+__all__ = ["ReportError", "ReportSummary", "print_paper", "write_report"]

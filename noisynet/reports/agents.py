@@ -16,7 +16,7 @@ class AgentStyle:
         title: its name in the paper.
         kind: value agents and actor-critic agents have budgets of their own.
         colour: of everything drawn for it, told apart by colour-blind readers (Wong 2011).
-        noisy: whether it explores by noise; plain agents are drawn dashed.
+        noisy: whether it explores by noise; plain agents have thinner lines.
     """
 
     title: str

@@ -23,6 +23,7 @@ class Cell:
         text: what people read.
         value: the number behind it, unrounded; None for words.
         spread: what stands after ±, unrounded; None where there is none.
+        bounds: of its confidence interval; None where there is none.
         best: whether it stands out, as bold numbers do in the paper.
     """
 
@@ -30,6 +31,7 @@ class Cell:
     value: float | None = None
     spread: float | None = None
     best: bool = False
+    bounds: tuple[float, float] | None = None
 
 
 @dataclass(frozen=True)
@@ -98,12 +100,13 @@ def interval(value: float, bounds: tuple[float, float] | None, digits: int = 1) 
     text = _rounded(value, digits)
     if bounds is not None:
         text += f" [{_rounded(bounds[0], digits)}, {_rounded(bounds[1], digits)}]"
-    return Cell(text, value)
+    return Cell(text, value, bounds=bounds)
 
 
 def _places(value: float, spread: float | None) -> int:
+    """Three digits in all, but no more than four after the point; nothing has none."""
     size = max(abs(value), abs(spread or 0.0))
-    return 0 if size >= 100 else 1 if size >= 10 else 2
+    return min(max(2 - math.floor(math.log10(size)), 0), 4) if size > 0 else 0
 
 
 def _rounded(value: float, places: int) -> str:
@@ -172,24 +175,32 @@ def _escape_markdown(text: str) -> str:
 
 
 def _csv(table: Table) -> str:
-    """Unrounded numbers; a column with spreads is followed by a column of them."""
-    spreads = {
-        i for row in table.rows for i, cell in enumerate(row) if cell.spread is not None
-    }  # of columns
+    """Unrounded numbers; columns with spreads or intervals are followed by columns of them."""
+    spread = [any(row[i].spread is not None for row in table.rows) for i in _indices(table)]
+    bounds = [any(row[i].bounds is not None for row in table.rows) for i in _indices(table)]
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
-    headings = []
+    headings: list[str] = []
     for i, column in enumerate(_full_headings(table)):
-        headings += [column, f"{column} ±"] if i in spreads else [column]
+        headings += [column, *([f"{column} ±"] if spread[i] else [])]
+        headings += [f"{column} low", f"{column} high"] if bounds[i] else []
     writer.writerow(headings)
     for row in table.rows:
         values: list[str] = []
         for i, cell in enumerate(row):
-            values.append(_csv_value(cell))
-            if i in spreads:
-                values.append("" if cell.spread is None else repr(cell.spread))
+            values += [_csv_value(cell), *([_csv_number(cell.spread)] if spread[i] else [])]
+            if bounds[i]:
+                values += [_csv_number(bound) for bound in cell.bounds or (None, None)]
         writer.writerow(values)
     return out.getvalue()
+
+
+def _indices(table: Table) -> range:
+    return range(len(table.columns))
+
+
+def _csv_number(value: float | None) -> str:
+    return "" if value is None else repr(value)
 
 
 def _csv_value(cell: Cell) -> str:

@@ -58,7 +58,16 @@ def test_latex_escapes_its_special_characters_and_groups_headings() -> None:
 
 @pytest.mark.parametrize(
     ("value", "text"),
-    [(1234.5, "1234"), (99.96, "100.0"), (12.34, "12.3"), (1.234, "1.23"), (-3.0, "−3.00")],
+    [
+        (1234.5, "1234"),
+        (0.0456, "0.0456"),
+        (1e-9, "0.0000"),
+        (0.0, "0"),
+        (99.4, "99.4"),
+        (12.34, "12.3"),
+        (1.234, "1.23"),
+        (-3.0, "−3.00"),
+    ],
 )
 def test_larger_numbers_have_fewer_digits(value: float, text: str) -> None:
     assert number(value).text == text

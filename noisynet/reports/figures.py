@@ -1,0 +1,169 @@
+"""Figures 1, 2 and 5 from measured runs: relative bars and median learning curves."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import partial
+from typing import Any, Final
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.ticker import MaxNLocator
+
+from noisynet.reports.agents import Contender
+from noisynet.reports.analysis import FAMILIES, Analysis
+from noisynet.reports.drawing import (
+    WIDTH,
+    Drawing,
+    dots,
+    frames_axis,
+    legend_over,
+    line_style,
+    new_figure,
+    short_task,
+)
+from noisynet.reports.scores import Floats
+
+TRUNCATED: Final = 250.0
+"""Figure 1 cuts its bars here, in per cent."""
+
+
+def paper_figures(analysis: Analysis) -> Iterator[Drawing]:
+    """Figures 1, 2 and 5, as far as there are runs for them."""
+    yield from _relative_drawings(analysis)
+    yield from _median_drawings(analysis)
+
+
+# --- Figure 1 ------------------------------------------------------------------------------------
+
+
+def _relative_drawings(analysis: Analysis) -> Iterator[Drawing]:
+    for number, (noisy, baseline) in enumerate(analysis.study.pairs):
+        measured = analysis.relative(noisy, baseline)
+        if not measured:
+            continue
+        published = analysis.published_relative(noisy, baseline, list(measured))
+        beside = " Diamonds are the paper's, from its published scores." if published else ""
+        yield Drawing(
+            f"figure-1{'abcdefghijklmnopqrstuvwxyz'[number % 26]}",
+            f"Figure 1: {noisy.title} over {baseline.title}",
+            f"Relative score of {noisy.title} over {baseline.title} (Eq. 19) in each environment. "
+            "Bars have the colour of the agent that is better, and are cut at 250 %, where the "
+            f"number says how far they would go.{beside}",
+            partial(_bars, noisy, baseline, measured, published),
+        )
+
+
+def _bars(
+    noisy: Contender,
+    baseline: Contender,
+    measured: dict[str, float],
+    published: dict[str, float],
+) -> Figure:
+    tasks = sorted(measured, key=lambda task: -measured[task])
+    heights = np.minimum([measured[task] for task in tasks], TRUNCATED)
+    figure = new_figure(max(2.6, min(WIDTH, 1.3 + 0.42 * len(tasks))), 2.9)
+    axes = figure.add_subplot()
+    colours = [noisy.style.colour if height >= 0 else baseline.style.colour for height in heights]
+    axes.bar(range(len(tasks)), heights, width=0.75, color=colours)
+    for place, task in enumerate(tasks):
+        if measured[task] > TRUNCATED:
+            text = f"{measured[task]:.0f}"
+            style: dict[str, Any] = {"ha": "center", "va": "bottom", "fontsize": 6, "rotation": 90}
+            axes.text(place, TRUNCATED + 13, text, **style)  # clear of a diamond
+    marked = [(place, published[task]) for place, task in enumerate(tasks) if task in published]
+    if marked:
+        axes.plot(
+            [place for place, _ in marked],
+            [min(value, TRUNCATED) for _, value in marked],
+            linestyle="none",
+            marker="D",
+            markersize=3.2,
+            markerfacecolor="white",
+            markeredgecolor="black",
+            markeredgewidth=0.7,
+            clip_on=False,
+        )
+    _finish_bars(axes, tasks, heights, [min(value, TRUNCATED) for _, value in marked])
+    handles = [
+        Line2D([], [], color=noisy.style.colour, lw=5, label=f"{noisy.title} better"),
+        Line2D([], [], color=baseline.style.colour, lw=5, label=f"{baseline.title} better"),
+    ]
+    if marked:
+        diamond = {"marker": "D", "markerfacecolor": "white", "markeredgecolor": "black"}
+        handles.append(Line2D([], [], ls="none", ms=3.2, label="published", **diamond))  # type: ignore[arg-type]
+    columns = len(handles) if len(tasks) > 8 else 1
+    figure.legend(handles=handles, loc="upper center", ncols=columns, handlelength=1)
+    top = 0.9 if columns > 1 else 0.98 - 0.06 * len(handles)
+    figure.tight_layout(rect=(0, 0, 1, top))
+    return figure
+
+
+def _finish_bars(
+    axes: Axes, tasks: Sequence[str], heights: Floats, markers: Sequence[float]
+) -> None:
+    shown = np.concatenate([heights, np.asarray(markers, float), [0.0]])
+    low, high = float(shown.min()), float(shown.max())
+    room = 0.06 * max(high - low, 1.0)
+    axes.set_ylim(low - room, high + (room if high < TRUNCATED else 65))
+    axes.set_xlim(-0.8, len(tasks) - 0.2)
+    axes.axhline(0, color="black", linewidth=0.7)
+    axes.set_ylabel("relative score (%)")
+    axes.grid(axis="x", visible=False)
+    small = 6.3 if len(tasks) > 30 else 7
+    axes.set_xticks(range(len(tasks)), [short_task(task) for task in tasks], fontsize=small)
+    axes.tick_params(axis="x", rotation=90, length=0, pad=2)
+
+
+# --- Figures 2 and 5 -----------------------------------------------------------------------------
+
+
+def _median_drawings(analysis: Analysis) -> Iterator[Drawing]:
+    panels = {title: analysis.family(agent) for title, agent in FAMILIES.items()}
+    panels = {title: shown for title, shown in panels.items() if analysis.tasks(*shown) and shown}
+    how = (
+        "At each evaluation, seeds are averaged, scores normalised, and the median taken over the "
+        "environments in which every agent of a panel has complete runs. "
+        f"{analysis.normaliser.sentence} The paper prints no numbers for this figure."
+    )
+    if panels:
+        counts = "; ".join(f"{t}: {len(analysis.tasks(*shown))}" for t, shown in panels.items())
+        yield Drawing(
+            "figure-2",
+            "Figure 2: median learning curves",
+            f"{how} Environments: {counts}.",
+            partial(_medians, analysis, panels),
+        )
+    factorised = [who for who in analysis.study.contenders if "a3c" in who.agent]
+    if any(who.agent == "noisynet-a3c-factorised" for who in factorised):
+        tasks = analysis.tasks(*factorised)
+        if tasks:
+            yield Drawing(
+                "figure-5",
+                "Figure 5: A3C with independent and with factorised noise",
+                f"{how} Environments: {len(tasks)}.",
+                partial(_medians, analysis, {"A3C": factorised}),
+            )
+
+
+def _medians(analysis: Analysis, panels: dict[str, list[Contender]]) -> Figure:
+    width = WIDTH / 3 if len(panels) > 1 else WIDTH / 2
+    figure = new_figure(width * max(len(panels), 1), 2.6)
+    axes_row = figure.subplots(1, len(panels), squeeze=False)[0]
+    for axes, shown in zip(axes_row, panels.values(), strict=True):
+        tasks = analysis.tasks(*shown)
+        for who in shown:
+            axes.plot(
+                analysis.study.frames(who),
+                analysis.median_curve(who, tasks),
+                **line_style(who, shown),
+                **dots(analysis.study.points(who)),
+            )
+        frames_axis(axes, max(analysis.study.frames(who)[-1] for who in shown))
+        axes.yaxis.set_major_locator(MaxNLocator(5))
+        legend_over(axes)
+    axes_row[0].set_ylabel(f"median {analysis.normaliser.label}")
+    figure.tight_layout()
+    return figure

@@ -1,0 +1,156 @@
+"""Rows of metrics.jsonl and timing.jsonl, as curves, Σ̄ and speed."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from noisynet.reports.scores import Floats
+from noisynet.runs import RunDamaged
+
+Noise = Literal["on", "off"]
+
+SIGMA_POINTS: Final = 200
+"""Σ̄ is read at this many places of the budget: rows of training are far more than can be drawn."""
+
+
+@dataclass(frozen=True)
+class Curve:
+    """Scores of evaluations.
+
+    Attributes:
+        points: [K] which evaluation each is: 1 for the first, after one period.
+        scores: [K] the mean return of each.
+    """
+
+    points: NDArray[np.int64]
+    scores: Floats
+
+
+@dataclass(frozen=True)
+class Timing:
+    """What a run took, work that was repeated after interruptions included."""
+
+    training_seconds: float = 0.0
+    evaluation_seconds: float = 0.0
+    steps: float = 0.0
+
+    @property
+    def steps_per_second(self) -> float:
+        """Of training; NaN where nothing was timed."""
+        return self.steps / self.training_seconds if self.training_seconds > 0 else math.nan
+
+
+def read_evaluations_and_sigma(
+    path: Path, budget_frames: int, noisy: bool
+) -> tuple[list[dict[str, Any]], dict[str, Floats]]:
+    """The rows of evaluations, and Σ̄ at `SIGMA_POINTS` places.
+
+    A run of the paper's length has a hundred thousand rows of training and episodes. Their lines
+    are told apart by how they begin, and only those that are needed are decoded.
+    """
+    others: list[_Line] = []
+    sampled: dict[int, _Line] = {}
+    for number, line in _lines(path):
+        if not line.startswith((b'{"kind":"episode"', b'{"kind":"train"')):
+            others.append((number, line))
+        elif noisy and (place := _place(line, budget_frames)) is not None:
+            sampled[place] = (number, line)
+    sigma: dict[str, Floats] = {}
+    for place, row in zip(sampled, _decoded(path, list(sampled.values())), strict=True):
+        for layer, value in (row.get("sigma") or {}).items():
+            sigma.setdefault(layer, np.full(SIGMA_POINTS, np.nan))[place] = float(value)
+    rows = [row for row in _decoded(path, others) if row.get("kind") == "evaluation"]
+    return rows, sigma
+
+
+_Line = tuple[int, bytes]
+_TRAIN: Final = b'{"kind":"train","frames":'
+
+
+def _place(line: bytes, budget_frames: int) -> int | None:
+    """Where in the budget a row of training stands, without decoding it."""
+    if not line.startswith(_TRAIN):
+        return None
+    frames = int(line[len(_TRAIN) : line.index(b",", len(_TRAIN))])
+    return min(frames * SIGMA_POINTS // budget_frames, SIGMA_POINTS - 1)
+
+
+def _lines(path: Path) -> Iterator[_Line]:
+    """Whole lines with their numbers; one without its end was never finished, and is left out."""
+    try:
+        data = path.read_bytes()
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise RunDamaged(f"cannot read {path}: {error.strerror}") from error
+    yield from enumerate(data.split(b"\n")[:-1], start=1)
+
+
+def _decoded(path: Path, lines: Sequence[_Line]) -> list[dict[str, Any]]:
+    """Lines as rows, where a number that is not finite is still the text that stands for it."""
+    try:
+        rows: list[Any] = json.loads(
+            b"[" + b",".join(line for _, line in lines) + b"]"
+        )  # all at once: faster
+    except ValueError:
+        rows = [_decoded_alone(path, number, line) for number, line in lines]
+    for (number, _), row in zip(lines, rows, strict=True):
+        if not isinstance(row, dict):
+            raise RunDamaged(f"line {number} of {path} is a {type(row).__name__}, not a row")
+    return rows
+
+
+def _decoded_alone(path: Path, number: int, line: bytes) -> Any:
+    try:
+        return json.loads(line)
+    except ValueError as error:
+        raise RunDamaged(f"line {number} of {path} is not JSON ({error})") from error
+
+
+def curves_of(
+    rows: Sequence[Mapping[str, Any]], period_frames: int
+) -> tuple[dict[Noise, Curve], list[str]]:
+    """The curve of each mode, and what must be said of them."""
+    found: dict[Noise, dict[int, float]] = {}
+    partial, broken = 0, 0
+    for row in rows:
+        score = float(row["score"])
+        if not math.isfinite(score):
+            broken += 1
+            continue
+        # With several environments an evaluation falls a few frames after its period.
+        found.setdefault(row["noise"], {})[row["frames"] // period_frames] = score
+        partial += not row["completed"]
+    remarks = []
+    if partial:
+        remarks.append(
+            f"{partial} of {len(rows)} evaluations completed no episode: their scores are returns "
+            "of unfinished ones"
+        )
+    if broken:
+        remarks.append(f"{broken} evaluations have no finite score and are left out")
+    curves = {
+        noise: Curve(np.array(list(scores), np.int64), np.array(list(scores.values())))
+        for noise, scores in found.items()
+    }
+    return curves, remarks
+
+
+def read_timing(path: Path) -> Timing:
+    """How long a run took, from its timing.jsonl."""
+    training = evaluation = steps = 0.0
+    for row in _decoded(path, list(_lines(path))):
+        if row.get("kind") == "train":
+            training += float(row["seconds"])
+            steps += float(row["seconds"]) * float(row["steps_per_second"])
+        else:
+            evaluation += float(row.get("seconds", 0.0))
+    return Timing(training, evaluation, steps)

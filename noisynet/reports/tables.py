@@ -1,0 +1,164 @@
+"""The paper's three tables and the numbers behind its first figure, measured beside published."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from noisynet.reports.agents import Contender
+from noisynet.reports.analysis import PUBLISHED_FRAMES, Analysis
+from noisynet.reports.formats import Cell, Table, number, words
+from noisynet.reports.published import PRINTED
+from noisynet.reports.scores import improvement, mean_score, median_score, spread
+
+FACTORISED = "noisynet-a3c-factorised"
+
+
+# --- Tables 1 and 2 ------------------------------------------------------------------------------
+
+
+def table_1(analysis: Analysis) -> Table:
+    """Mean and median normalised score of each agent and its NoisyNet version."""
+    pairs = [pair for pair in analysis.study.pairs if pair[0].agent != FACTORISED]
+    return _means(analysis, pairs, "table-1", "Table 1")
+
+
+def table_2(analysis: Analysis) -> Table:
+    """Table 1 with A3C and factorised noise; empty where there is none of it."""
+    pairs = analysis.study.pairs
+    if not any(noisy.agent == FACTORISED for noisy, _ in pairs):
+        pairs = []
+    return _means(analysis, pairs, "table-2", "Table 2, with factorised A3C")
+
+
+def _means(
+    analysis: Analysis, pairs: Sequence[tuple[Contender, Contender]], name: str, title: str
+) -> Table:
+    rows: list[tuple[Cell, ...]] = []
+    for noisy, baseline in pairs:
+        tasks = analysis.tasks(noisy, baseline)
+        if not tasks:
+            continue
+        heading = baseline.title
+        if noisy.agent == FACTORISED or noisy.variant:
+            heading = f"{baseline.title} and {noisy.title}"
+        measured = [analysis.strata(who, tasks) for who in (baseline, noisy)]
+        published = [analysis.published_strata(who, tasks) for who in (baseline, noisy)]
+        for label, both in (("measured", measured), ("published, same games", published)):
+            if both[0] is not None and both[1] is not None:
+                values = [float(f(one)) for one in both if one for f in (mean_score, median_score)]
+                rows.append(_means_row(f"{heading}, {label}", values, len(tasks)))
+        if analysis.study.suite == "atari" and not noisy.variant:
+            printed = PRINTED[noisy.agent]
+            values = [printed.baseline_mean, printed.baseline_median]
+            values += [printed.noisy_mean, printed.noisy_median]
+            row = _means_row(f"{heading}, printed", values, 57, digits=0)
+            rows.append((*row[:-2], number(printed.improvement, 0), row[-1]))
+    notes = [analysis.normaliser.sentence, _SCORE]
+    if any("published" in row[0].text for row in rows):
+        notes.append(
+            "published, same games: the paper's scores on the games that were measured; printed: "
+            "what the paper prints for 57 games. The published agents were trained for "
+            f"{PUBLISHED_FRAMES['value']:,} frames (A3C: {PUBLISHED_FRAMES['actor-critic']:,})."
+        )
+    return Table(
+        name,
+        f"{title}: mean and median {analysis.normaliser.label}",
+        ("", "mean", "median", "mean", "median", "(%)", "environments"),
+        tuple(rows),
+        tuple(notes),
+        (("baseline", 2), ("NoisyNet", 2), ("improvement on median", 1), ("", 1)),
+    )
+
+
+_SCORE = (
+    "A run's score is the maximum of its evaluations; seeds are averaged (section 4.1). Only runs "
+    "that have reached the end count, on environments where both agents have some."
+)
+
+
+def _means_row(
+    heading: str, values: Sequence[float], tasks: int, digits: int = 1
+) -> tuple[Cell, ...]:
+    """Baseline mean and median, noisy mean and median; the better of each two stands out."""
+    cells = [number(value, digits) for value in values]
+    for i in (0, 1):
+        better = i if values[i] > values[i + 2] else i + 2
+        if values[i] != values[i + 2]:
+            cells[better] = replace(cells[better], best=True)
+    gain = improvement(values[3], values[1]) if values[1] > 0 else None  # of nothing: undefined
+    return (words(heading), *cells, number(gain, 0), number(tasks, 0))
+
+
+# --- Table 3 and Figure 1 ------------------------------------------------------------------------
+
+
+def raw_scores(analysis: Analysis) -> Table:
+    """Maximal scores, mean ± over seeds, beside the published ones."""
+    study = analysis.study
+    shown = [who for who in study.contenders if study.tasks_of(who)]
+    atari = study.suite == "atari"
+    with_published = [who for who in shown if any(analysis.published(who, t) for t in study.tasks)]
+    columns, groups = ["environment"], [("reference", 2)]
+    columns += ["human", "random"] if atari else ["highest", "lowest"]
+    for who in shown:
+        has = who in with_published
+        columns += ["measured", "published"] if has else ["measured"]
+        groups.append((who.title, 2 if has else 1))
+    rows = []
+    for task in study.tasks:
+        reference = analysis.normaliser.references.get(task)
+        limits = (reference.high, reference.low) if reference else (None, None)
+        cells = [number(limit) for limit in limits]
+        scores = {who: study.scores(who, task) for who in shown}
+        means = {who: float(found.mean()) for who, found in scores.items() if found.size}
+        for who in shown:
+            best = who in means and means[who] == max(means.values()) and len(means) > 1
+            cells.append(raw_cell(scores[who].tolist(), len(study.seeds), best))
+            if who in with_published:
+                score = analysis.published(who, task)
+                cells.append(number(score.mean, 0, spread=score.std) if score else number(None))
+        if means:
+            rows.append((words(task.removeprefix("atari/")), *cells))
+    notes = (
+        "Maximum of a run's evaluations, mean ± standard deviation over seeds (n below the root, "
+        "as in the paper); (n) where fewer seeds than elsewhere are complete; no ± for one seed.",
+    )
+    title = "Table 3: raw scores"
+    return Table("table-3", title, tuple(columns), tuple(rows), notes, tuple(groups))
+
+
+def raw_cell(scores: Sequence[float], seeds: int, best: bool) -> Cell:
+    """Mean ± over seeds; says how many they are where that is fewer than `seeds`."""
+    if not scores:
+        return number(None)
+    deviation = spread(scores) if len(scores) > 1 else None
+    cell = number(float(np.mean(scores)), spread=deviation)
+    few = f" ({len(scores)})" if len(scores) < seeds else ""
+    return replace(cell, text=cell.text + few, best=best)
+
+
+def relative_scores(analysis: Analysis) -> Table:
+    """What Figure 1 draws, game by game."""
+    study = analysis.study
+    pairs = [pair for pair in study.pairs if analysis.tasks(*pair)]
+    columns, groups, values = ["environment"], [], []
+    for noisy, baseline in pairs:
+        measured = analysis.relative(noisy, baseline)
+        published = analysis.published_relative(noisy, baseline, list(measured))
+        values.append(measured)
+        columns.append("measured")
+        if published:
+            values.append(published)
+            columns.append("published")
+        groups.append((f"{noisy.title} over {baseline.title}", 2 if published else 1))
+    rows = [
+        (words(task.removeprefix("atari/")), *(number(found.get(task), 1) for found in values))
+        for task in study.tasks
+        if any(task in found for found in values)
+    ]
+    notes = ("100 × (NoisyNet − baseline) / (max(high, baseline) − low), Eq. 19.",)
+    title = "Relative score of NoisyNet over its baseline (%)"
+    return Table("relative", title, tuple(columns), tuple(rows), notes, tuple(groups))
