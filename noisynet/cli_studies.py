@@ -7,12 +7,13 @@ from typing import Annotated, NoReturn
 
 import typer
 
+from noisynet.config import parse_count
 from noisynet.experiments import PLANS
 
 
 def add_to(app: typer.Typer) -> None:
     """Give a command line these commands."""
-    for command in (sweep, paper):
+    for command in (sweep, report, paper):
         app.command()(command)
 
 
@@ -59,6 +60,46 @@ def sweep(
     typer.echo(str(summary))
     if summary.exit_code:
         raise typer.Exit(summary.exit_code)
+
+
+def report(
+    runs: Annotated[
+        list[Path], typer.Argument(metavar="RUNS…", help="Run folders, or folders of them.")
+    ],
+    output: Annotated[Path, typer.Option("-o", "--output", help="Where to write.")] = Path(
+        "report"
+    ),
+    references: Annotated[
+        str, typer.Option(help="What Atari scores are normalised by: unrounded or printed.")
+    ] = "unrounded",
+    at_frames: Annotated[
+        str | None, typer.Option(help="Compare after so many frames, such as 10M.")
+    ] = None,
+) -> None:
+    """Write the paper's tables and figures from runs, measured beside published."""
+    if references not in ("unrounded", "printed"):
+        _fail(f"--references expected unrounded or printed, got {references!r}", code=2)
+    frames = None
+    if at_frames is not None:
+        try:
+            frames = parse_count(at_frames)
+        except ValueError as error:
+            _fail(f"--at-frames {error}", code=2)
+    from noisynet.reports import ReportError, write_report
+
+    try:
+        summary = write_report(
+            runs,
+            output,
+            references=references,  # type: ignore[arg-type]
+            at_frames=frames,
+            say=lambda text: typer.echo(text, err=True),
+        )
+    except ReportError as error:
+        _fail(str(error))
+    for line in (*summary.studies, *summary.left_out, *summary.notes):
+        typer.echo(line, err=True)
+    typer.echo(f"{summary.runs:,} runs, {summary.files:,} files: open {summary.page}")
 
 
 def paper(
