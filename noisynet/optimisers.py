@@ -180,8 +180,8 @@ def shared_rmsprop_step(
         parameter.addcdiv_(gradient, square.add(epsilon).sqrt_(), value=-learning_rate)
         return
     arrays = [tensor.numpy() for tensor in (parameter, square, gradient)]
-    of_type = arrays[0].dtype.type
-    _shared_rmsprop(*arrays, of_type(learning_rate), of_type(decay), of_type(epsilon))
+    rates = [arrays[0].dtype.type(rate) for rate in (learning_rate, decay, epsilon)]
+    _shared_rmsprop(*arrays, *rates)
     for tensor in parameter, square:  # autograd is to know that they have changed
         torch.autograd.graph.increment_version(tensor)
 

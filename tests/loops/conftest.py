@@ -13,13 +13,14 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
 
-from noisynet.config import load_config
+from noisynet.config import Config, load_config
 from noisynet.evaluation import make_configured_environment
 from noisynet.loops import identity
 from noisynet.loops.training import SCHEMA
@@ -101,7 +102,7 @@ class WarmProcess:
     """See warm_process.py."""
 
     def __init__(self, scratch: Path) -> None:
-        self.scratch, self.count = scratch, 0
+        self.scratch, self.count, self.threads = scratch, 0, 1
         script = Path(__file__).with_name("warm_process.py")
         self.process = subprocess.Popen(
             [sys.executable, str(script)],
@@ -121,7 +122,12 @@ class WarmProcess:
     def start(self, arguments: Sequence[str], moments: Sequence[str | int] = ()) -> Started:
         self.count += 1
         output = self.scratch / f"{self.count}.txt"
-        order = {"arguments": list(arguments), "output": str(output), "signal": list(moments)}
+        order = {
+            "arguments": list(arguments),
+            "output": str(output),
+            "signal": list(moments),
+            "threads": self.threads,
+        }
         return Started(self.ask(order), output, self)
 
     def close(self) -> None:
@@ -129,7 +135,11 @@ class WarmProcess:
 
 
 class Bench:
-    """Short runs, their folders, and how uninterrupted ones end."""
+    """Short runs, their folders, and how uninterrupted ones end.
+
+    Inside `two_threads` updates of Atari agents are computed while they act. Uninterrupted runs
+    are on their own: that the threads change nothing is thereby shown, too.
+    """
 
     def __init__(self, warm: WarmProcess, folder: Path) -> None:
         self.warm, self.folder = warm, folder
@@ -161,8 +171,15 @@ class Bench:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
-            env=ENVIRONMENT,
+            env={**ENVIRONMENT, "OMP_NUM_THREADS": str(self.warm.threads)},
         )
+
+    @contextmanager
+    def two_threads(self) -> Iterator[None]:
+        """Commands get two threads meanwhile."""
+        self.warm.threads = 2
+        yield
+        self.warm.threads = 1
 
     def reference(self, kind: str, *more: str) -> dict[str, str]:
         """What an uninterrupted run leaves."""
@@ -182,6 +199,7 @@ class Bench:
         """The newest checkpoint as the package reads it, which must need no repair."""
         folder = RunFolder(run)
         config = load_config(folder.read_config())
+        assert isinstance(config, Config)
         with make_configured_environment(config, 1) as environment:
             expected = identity(config, environment.spec)
         checkpoint, skipped = load_newest(

@@ -32,7 +32,7 @@ PLAY_AGAIN = "noisynet.loops.off_policy:OffPolicyLoop.play_again"
 # --- kills at chosen places -----------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("kind", ["minatar", "prioritised"])
+@pytest.mark.parametrize("kind", ["minatar", "prioritised", "atari"])
 def test_kills_at_every_kind_of_moment_leave_no_trace(
     kind: str, bench: Bench, tmp_path: Path
 ) -> None:
@@ -51,10 +51,11 @@ def test_kills_at_every_kind_of_moment_leave_no_trace(
         ("files /traces/", 2),
         (LOG, stream.randint(2, 9)),
     ]
-    for event, number in moments:
-        ended = bench.run(command, (event, number))
-        assert ended.status == -signal.SIGKILL, f"{event} {number}: {ended.said}"
-    ended = bench.run(command)
+    with bench.two_threads():
+        for event, number in moments:
+            ended = bench.run(command, (event, number))
+            assert ended.status == -signal.SIGKILL, f"{event} {number}: {ended.said}"
+        ended = bench.run(command)
     assert ended.status == 0, ended.said
     assert "took over the lock" in ended.said
     assert "continuing from frame" in ended.said
@@ -178,9 +179,10 @@ def test_twenty_kills_at_random_moments_leave_no_trace(
     longer = "4000" if kind == "atari" else "1200"
     more = ["--set", f"num_envs={num_envs}", "--frames", longer]
     command = bench.command(kind, tmp_path, *more)
-    landed = _kill_often(bench, command, tmp_path / "run", targets, stream)
-    record_property("landed", dict(landed))
-    _finish(bench, command)
+    with bench.two_threads():
+        landed = _kill_often(bench, command, tmp_path / "run", targets, stream)
+        record_property("landed", dict(landed))
+        _finish(bench, command)
     assert bench.remains(tmp_path / "run") == bench.reference(kind, *more)
     assert landed.total() == 20
     assert {"resuming", "stepping", "evaluating", "checkpointing"} <= set(landed), landed

@@ -63,7 +63,8 @@ def _run(order: dict[str, Any]) -> NoReturn:
         os.dup2(output, descriptor)
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     sys.argv = ["noisynet", *order["arguments"]]
-    torch.set_num_threads(order["threads"])
+    # Told, not set: torch's own threads do not survive a fork, and a learner sets one for each.
+    torch.get_num_threads = lambda: order["threads"]
     if order["signal"]:
         number, event, *moments = order["signal"]
         if event.startswith("files "):
