@@ -45,7 +45,7 @@ _LONGEST_GLANCE_SECONDS: Final = 0.5
 
 PROGRAM: Final = (
     "import json, sys; sys.path[:] = json.loads(sys.argv[5]); "
-    "from noisynet.loops.worker import main; main()"
+    "from noisynet.loops.entrance import main; main()"
 )
 
 

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
-import signal
-import sys
 import time
-from contextlib import suppress
 from typing import Any, Final, NoReturn
 
 import torch
@@ -18,17 +14,14 @@ from noisynet.evaluation import make_configured_environment
 from noisynet.layers import sigma_summary
 from noisynet.loops.channel import Channel
 from noisynet.loops.handover import (
-    ERROR,
     GO,
     READY,
     REPORT,
     STATE,
     Job,
     Report,
-    encode_error,
     encode_reports,
     pack,
-    read_job,
     unpack,
 )
 from noisynet.loops.off_policy import FinishedEpisode
@@ -39,7 +32,6 @@ from noisynet.optimisers import annealed, shared_rmsprop_step
 
 # Reports wait for one another this long: a message for each roll-out would keep the parent busy.
 _REPORT_SECONDS: Final = 0.2
-_PR_SET_PDEATHSIG: Final = 1
 
 
 class Orphaned(Exception):  # noqa: N818 — says what happened
@@ -205,51 +197,29 @@ class Worker:
         shared_rmsprop_step(nothing, nothing.clone(), nothing.clone(), 0.0, 0.5, 1.0)
 
 
-def main() -> NoReturn:
-    """Be the worker that the arguments describe; the process ends with this.
+def work(job: Job, block: int, channel: Channel, parent: int) -> None:
+    """Be a worker until the parent is gone or has enough of it.
 
-    Arguments: the parent's pid, then the descriptors of the channel, the block and the job.
+    Args:
+        job: which worker, and of which run.
+        block: descriptor of what the workers share.
+        channel: to the parent.
+        parent: its pid.
     """
-    parent, connection, block, order = map(int, sys.argv[1:5])
-    # A signal to the whole group is the parent's to act on: it stops its workers as it sees fit.
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, signal.SIG_IGN)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGINT, signal.SIGTERM))
-    _die_with(parent)
-    channel, code = Channel.inherited(connection), 0
-    try:
-        torch.set_num_threads(1)
-        prepare_process()
-        worker = _hired(read_job(order), block, channel)
-        try:
-            worker.run(parent)
-        except Orphaned:
-            worker.environment.close()
-    except BaseException as error:
-        code = 1
-        with suppress(OSError):  # there is nobody left to tell
-            channel.send(ERROR, encode_error(error))
-    os._exit(code)  # at once: nothing is left to be saved, and somebody may be waiting
-
-
-def _hired(job: Job, block: int, channel: Channel) -> Worker:
+    torch.set_num_threads(1)
+    prepare_process()
     config = load_config(job.config)
     assert isinstance(config, ActorCriticConfig)
-    shared = SharedState(block, config.workers, job.size)
-    return Worker(
+    worker = Worker(
         config,
-        shared,
+        SharedState(block, config.workers, job.size),
         channel,
         number=job.worker,
         incarnation=job.incarnation,
         device=job.device,
         state=job.state,
     )
-
-
-def _die_with(parent: int) -> None:
-    """Let the system kill this process as soon as its parent dies, however that happens."""
-    with suppress(OSError, AttributeError):  # elsewhere than on Linux, every roll-out asks instead
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != parent:  # it was faster
-        os._exit(0)
+    try:
+        worker.run(parent)
+    except Orphaned:
+        worker.environment.close()

@@ -11,25 +11,25 @@ from numpy.typing import NDArray
 
 
 class Failing(gymnasium.Env[NDArray[np.float32], np.int64]):
-    """Episodes of 20 steps; what is wrong happens in one step of those with an odd seed.
+    """Episodes of 20 steps; what is wrong happens in the tenth of those with an odd seed.
 
     Args:
         fault: "raise", "sleep", or "huge": a reward whose square is no number any more.
-        at_step: in which step; never, if it is above 20.
+        always: whether it happens in the others, too.
     """
 
-    def __init__(self, fault: str, at_step: int = 10) -> None:
+    def __init__(self, fault: str, always: bool = False) -> None:
         self.observation_space = gymnasium.spaces.Box(0.0, 1.0, (2,), np.float32)
         self.action_space = gymnasium.spaces.Discrete(2)
-        self.fault, self.at_step = fault, at_step
-        self.steps, self.odd = 0, False
+        self.fault, self.always = fault, always
+        self.steps, self.wrong = 0, False
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[NDArray[np.float32], dict[str, Any]]:
         """Begin anew."""
         super().reset(seed=seed, options=options)
-        self.steps, self.odd = 0, bool((seed or 0) % 2)
+        self.steps, self.wrong = 0, self.always or bool((seed or 0) % 2)
         return self._observation(), {}
 
     def step(
@@ -38,7 +38,7 @@ class Failing(gymnasium.Env[NDArray[np.float32], np.int64]):
         """Earn 1, and go wrong."""
         self.steps += 1
         reward = 1.0
-        if self.odd and self.steps == self.at_step:
+        if self.wrong and self.steps == 10:
             if self.fault == "raise":
                 raise RuntimeError(f"the emulator gave up in step {self.steps}")
             if self.fault == "sleep":

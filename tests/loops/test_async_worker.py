@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -18,6 +21,7 @@ from noisynet.loops import worker as module
 from noisynet.loops.channel import Channel
 from noisynet.loops.handover import GO, LEAVE, READY, REPORT, STATE, Report, decode_reports, unpack
 from noisynet.loops.shared_state import END, SharedState
+from noisynet.loops.supervisor import PROGRAM
 from noisynet.loops.worker import Orphaned, Worker
 from noisynet.optimisers import shared_rmsprop_step
 
@@ -315,3 +319,17 @@ def test_a_worker_that_is_told_to_end_leaves() -> None:
     with pytest.raises(Orphaned):
         hired.worker.run(os.getppid())
     assert hired.shared.steps == 0
+
+
+def test_a_process_whose_parent_is_gone_leaves_before_it_imports_anything_heavy() -> None:
+    arguments = [str(os.getpid() + 1), "3", "4", "5", json.dumps(sys.path)]
+    ended = subprocess.run(
+        [sys.executable, "-X", "importtime", "-c", PROGRAM, *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ended.returncode == 0, ended.stderr
+    imported = {line.rpartition("|")[2].strip() for line in ended.stderr.splitlines()}
+    assert "noisynet.loops.entrance" in imported
+    assert "torch" not in imported
