@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import signal
 import socket
 import time
 from collections.abc import Sequence
@@ -203,6 +204,8 @@ def carry(
     Returns:
         The stage at the end, why it failed, and the node's id.
     """
+    # Ray cancels a task by an interrupt, which a cluster started in the background ignores.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     spec = RunSpec.from_json(stored)
     node = _ray().get_runtime_context().get_node_id()
     made = How(**how) if program is None else How(**how, program=tuple(program))

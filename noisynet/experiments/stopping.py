@@ -42,14 +42,22 @@ class StopRequest:
 
 @contextmanager
 def stopping() -> Iterator[StopRequest]:
-    """Turn SIGINT, SIGTERM and SIGHUP into a request, in the main thread; elsewhere none comes."""
+    """Turn SIGINT, SIGTERM and SIGHUP into a request, in the main thread; elsewhere none comes.
+
+    A hang-up that is ignored, as under `nohup`, stays ignored.
+    """
     request = StopRequest()
     if threading.current_thread() is not threading.main_thread():
         yield request
         return
-    before = {number: signal.signal(number, request.receive) for number in _NUMBERS}
+    numbers = [number for number in _NUMBERS if not _is_to_be_ignored(number)]
+    before = {number: signal.signal(number, request.receive) for number in numbers}
     try:
         yield request
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+def _is_to_be_ignored(number: int) -> bool:
+    return number == signal.SIGHUP and signal.getsignal(number) is signal.SIG_IGN

@@ -7,6 +7,7 @@ JSON.
 from __future__ import annotations
 
 import json
+import os
 import sys
 from pathlib import Path
 
@@ -21,7 +22,9 @@ def main() -> None:
     kind, plan, out, options = sys.argv[1:]
     how = How(tensorboard=False)
     if kind == "stub":
-        how = How(tensorboard=False, program=(sys.executable, str(STUB)))
+        # Workers of a cluster have another environment than this process.
+        orders = f"STUB_ORDERS={os.environ['STUB_ORDERS']}"
+        how = How(tensorboard=False, program=("env", orders, sys.executable, str(STUB)))
     try:
         summary = run_sweep(plan, out=Path(out), how=how, **json.loads(options))
     except (PlanError, ImportError) as error:

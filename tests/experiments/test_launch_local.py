@@ -179,6 +179,19 @@ def test_the_second_signal_means_at_once() -> None:
         assert (request.at_once, request.signal) == (True, signal.SIGTERM)
 
 
+def test_a_hang_up_is_a_request_unless_it_is_ignored() -> None:
+    before = signal.getsignal(signal.SIGHUP)
+    try:
+        for disposition, wanted in ((signal.SIG_DFL, True), (signal.SIG_IGN, False)):
+            signal.signal(signal.SIGHUP, disposition)
+            with stopping() as request:
+                signal.raise_signal(signal.SIGHUP)
+            assert request.wanted is wanted
+            assert signal.getsignal(signal.SIGHUP) is disposition
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
 def test_a_stopped_pool_starts_nothing(tmp_path: Path) -> None:
     plan = build_plan("classic", out=tmp_path, seeds=1)
     pool = Pool(plan, How(), QuietLines(Console(file=StringIO())))
