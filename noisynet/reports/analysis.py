@@ -18,6 +18,7 @@ from noisynet.reports.published import (
     atari_references,
     published_scores,
 )
+from noisynet.reports.reading import SUITES
 from noisynet.reports.rows import Noise
 from noisynet.reports.scores import (
     Estimate,
@@ -33,7 +34,7 @@ from noisynet.reports.scores import (
     relative_score,
     tally,
 )
-from noisynet.reports.study import SUITES, Study
+from noisynet.reports.study import Study
 
 PUBLISHED_FRAMES: Final[dict[AgentKind, int]] = {
     "value": paper.TRAINING_FRAMES,

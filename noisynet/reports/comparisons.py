@@ -53,7 +53,7 @@ def comparison(analysis: Analysis) -> Table:
         "comparison",
         "NoisyNet against its baseline",
         (
-            "",
+            "agents",
             "wins/ties/losses",
             "published",
             "probability of improvement",
@@ -137,7 +137,7 @@ def noise_on_and_off(analysis: Analysis) -> Table:
     return Table(
         "noise",
         "Noise on against off",
-        ("", "noise on", "noise off", "on − off", "normalised difference (%)"),
+        ("agent, environment", "noise on", "noise off", "on − off", "normalised difference (%)"),
         tuple(rows),
         notes,
     )

@@ -74,6 +74,7 @@ class Image:
     """A drawn figure."""
 
     drawing: Drawing
+    width_inches: float
     png: bytes
     svg: bytes
 
@@ -85,7 +86,7 @@ def render(drawing: Drawing) -> Image:
         png, svg = io.BytesIO(), io.BytesIO()
         figure.savefig(png, format="png", dpi=DPI, metadata={"Software": None})
         figure.savefig(svg, format="svg", metadata={"Date": None, "Creator": None})
-    return Image(drawing, png.getvalue(), svg.getvalue())
+    return Image(drawing, figure.get_figwidth(), png.getvalue(), svg.getvalue())
 
 
 @contextmanager
@@ -149,9 +150,13 @@ def frames_axis(axes: Axes, frames: float, *, label: bool = True) -> None:
         axes.set_xlabel(f"training frames ({unit})" if unit else "training frames")
 
 
-def band(axes: Axes, x: Floats, low: Floats, high: Floats, colour: str) -> None:
-    """A shaded interval around a line."""
-    axes.fill_between(x, low, high, color=colour, alpha=0.18, linewidth=0)
+def band(
+    axes: Axes, x: Floats, low: Floats, high: Floats, colour: str, *, steps: bool = False
+) -> None:
+    """A shaded interval around a line, or around steps."""
+    axes.fill_between(
+        x, low, high, color=colour, alpha=0.18, linewidth=0, step="post" if steps else None
+    )
 
 
 def legend_over(axes: Axes, columns: int = 1) -> None:

@@ -72,7 +72,7 @@ def _bars(
         if measured[task] > TRUNCATED:
             text = f"{measured[task]:.0f}"
             style: dict[str, Any] = {"ha": "center", "va": "bottom", "fontsize": 6, "rotation": 90}
-            axes.text(place, TRUNCATED + 13, text, **style)  # clear of a diamond
+            axes.text(place, TRUNCATED + 20, text, **style)  # clear of a diamond
     marked = [(place, published[task]) for place, task in enumerate(tasks) if task in published]
     if marked:
         axes.plot(
@@ -107,7 +107,8 @@ def _finish_bars(
     shown = np.concatenate([heights, np.asarray(markers, float), [0.0]])
     low, high = float(shown.min()), float(shown.max())
     room = 0.06 * max(high - low, 1.0)
-    axes.set_ylim(low - room, high + (room if high < TRUNCATED else 65))
+    axes.set_yticks(MaxNLocator(6, steps=[1, 2, 2.5, 5, 10]).tick_values(low, high))
+    axes.set_ylim(low - room, high + (room if high < TRUNCATED else 80))
     axes.set_xlim(-0.8, len(tasks) - 0.2)
     axes.axhline(0, color="black", linewidth=0.7)
     axes.set_ylabel("relative score (%)")
@@ -125,8 +126,8 @@ def _median_drawings(analysis: Analysis) -> Iterator[Drawing]:
     panels = {title: shown for title, shown in panels.items() if analysis.tasks(*shown) and shown}
     how = (
         "At each evaluation, seeds are averaged, scores normalised, and the median taken over the "
-        "environments in which every agent of a panel has complete runs. "
-        f"{analysis.normaliser.sentence} The paper prints no numbers for this figure."
+        "environments in which every agent of a panel has complete runs. The paper prints no "
+        "numbers for this figure."
     )
     if panels:
         counts = "; ".join(f"{t}: {len(analysis.tasks(*shown))}" for t, shown in panels.items())

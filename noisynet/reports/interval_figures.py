@@ -64,8 +64,7 @@ def interval_figures(analysis: Analysis) -> Iterator[Drawing]:
             "aggregates",
             "Aggregate scores with intervals",
             "Each agent over the environments in which it has complete runs; lines are 95 % "
-            "intervals of a stratified bootstrap over seeds. A small optimality gap is good. "
-            f"{analysis.normaliser.sentence}",
+            "intervals of a stratified bootstrap over seeds. A small optimality gap is good.",
             partial(_aggregates, analysis, shown),
         )
     pairs = [pair for pair in analysis.study.pairs if analysis.tasks(*pair)]
@@ -90,7 +89,7 @@ def interval_figures(analysis: Analysis) -> Iterator[Drawing]:
     if noisy:
         yield Drawing(
             "noise",
-            "Noise on against off",
+            "Noise on against off, median learning curves",
             "Median learning curves of the same weights, evaluated with noise and with mean "
             "weights.",
             partial(_noise, analysis, noisy),
@@ -156,9 +155,9 @@ def _profiles(analysis: Analysis, shown: Sequence[Contender]) -> Figure:
     axes = figure.add_subplot()
     for who, found in strata.items():
         profile, bounds = estimate_profile(found, thresholds, seed=analysis.seed)
-        axes.plot(thresholds, profile, **line_style(who, shown))
+        axes.plot(thresholds, profile, drawstyle="steps-post", **line_style(who, shown))
         if bounds is not None:
-            band(axes, thresholds, bounds[0], bounds[1], who.style.colour)
+            band(axes, thresholds, bounds[0], bounds[1], who.style.colour, steps=True)
     if thresholds[-1] > 4 * HUMAN:
         axes.set_xscale("symlog", linthresh=HUMAN)
         ticks = [0, 25, 50, 75, 100, 200, 300, 500, 1_000, 2_000, 5_000, 10_000]

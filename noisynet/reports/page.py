@@ -18,6 +18,8 @@ from noisynet.reports.formats import Table
 _SVG_BYTES: Final = 400_000
 """Larger drawings are shown as PNG: fifty panels of vectors make a page slow."""
 _FOLDED_ROWS: Final = 60
+_PIXELS_PER_INCH: Final = 140
+"""Larger than on paper: a text width of seven inches fills the page."""
 
 
 @dataclass(frozen=True)
@@ -31,6 +33,7 @@ class Item:
         table: the table, if it is one.
         image: the figure as a data URI, if it is one.
         caption: of the figure.
+        width: of the figure, in pixels.
     """
 
     name: str
@@ -39,11 +42,18 @@ class Item:
     table: Table | None = None
     image: str = ""
     caption: str = ""
+    width: int = 0
 
     @property
     def folded(self) -> bool:
         """Whether a table is so long that it is opened on demand."""
         return self.table is not None and len(self.table.rows) > _FOLDED_ROWS
+
+    def is_numeric(self, column: int) -> bool:
+        """Whether a column of the table has numbers, which stand at its right."""
+        return self.table is not None and any(
+            row[column].value is not None for row in self.table.rows
+        )
 
 
 @dataclass(frozen=True)
@@ -75,7 +85,14 @@ def figure_item(image: Image, paths: Sequence[tuple[str, str]]) -> Item:
     kind, data = ("svg+xml", image.svg) if len(image.svg) < _SVG_BYTES else ("png", image.png)
     uri = f"data:image/{kind};base64,{base64.b64encode(data).decode()}"
     drawing = image.drawing
-    return Item(drawing.name, drawing.title, tuple(paths), image=uri, caption=drawing.caption)
+    return Item(
+        drawing.name,
+        drawing.title,
+        tuple(paths),
+        image=uri,
+        caption=drawing.caption,
+        width=round(image.width_inches * _PIXELS_PER_INCH),
+    )
 
 
 def render_page(

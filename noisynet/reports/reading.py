@@ -23,6 +23,14 @@ from noisynet.reports.rows import (
 from noisynet.reports.scores import Floats
 from noisynet.runs import RunError, RunFolder
 
+SUITES: Final = {
+    "atari": "Atari",
+    "minatar": "MinAtar",
+    "deep_sea": "Deep Sea",
+    "gym": "Gymnasium",
+}
+"""Families of environments, and what people call them."""
+
 # What does not make two runs different agents: identity, protocol, and when files are written.
 _NOT_SETTINGS: Final = (
     "agent",
@@ -187,7 +195,7 @@ def read_run(path: Path) -> Run:
     )
     noisy = STYLES[config["agent"]].noisy
     rows, sigma = read_evaluations_and_sigma(folder.metrics_path, config["frames"], noisy)
-    curves, remarks = curves_of(rows, protocol.period_frames)
+    curves, remarks = curves_of(folder.metrics_path, rows, protocol.period_frames)
     status = folder.read_status() or {}
     state = str(status.get("state", "no status"))
     if state == "failed":
@@ -214,12 +222,20 @@ def read_run(path: Path) -> Run:
 
 def _checked_config(folder: RunFolder) -> dict[str, Any]:
     config = folder.read_config()
-    expected = {"agent": str, "environment": str, "seed": int, "frames": int, "evaluation": dict}
-    wrong = [key for key, kind in expected.items() if not isinstance(config.get(key), kind)]
-    evaluation = config.get("evaluation")
-    if isinstance(evaluation, dict):
-        keys = ("period_frames", "frames")
-        wrong += [f"evaluation.{k}" for k in keys if not isinstance(evaluation.get(k), int)]
+    given = config.get("evaluation")
+    evaluation = given if isinstance(given, dict) else {}
+    found = {
+        "seed": config.get("seed"),
+        "frames": config.get("frames"),
+        "evaluation.period_frames": evaluation.get("period_frames"),
+        "evaluation.frames": evaluation.get("frames"),
+    }
+    wrong = [key for key in ("agent", "environment") if not isinstance(config.get(key), str)]
+    wrong += [
+        key
+        for key, value in found.items()
+        if not isinstance(value, int) or value < (0 if key == "seed" else 1)
+    ]
     if wrong:
         raise ReportError(
             f"{folder.config_path} is not a run's configuration: {', '.join(wrong)} missing or of "
@@ -229,6 +245,12 @@ def _checked_config(folder: RunFolder) -> dict[str, Any]:
         raise ReportError(
             f"{folder.config_path} has agent {config['agent']!r}, expected one of "
             f"{', '.join(AGENTS)}; leave this folder out"
+        )
+    suite = config["environment"].split("/", 1)[0]
+    if suite not in SUITES:
+        raise ReportError(
+            f"{folder.config_path} has environment {config['environment']!r}, expected one of the "
+            f"families {', '.join(SUITES)}; leave this folder out"
         )
     defaults: dict[str, Any] = {
         "max_episode_frames": None,

@@ -116,19 +116,33 @@ def _decoded_alone(path: Path, number: int, line: bytes) -> Any:
 
 
 def curves_of(
-    rows: Sequence[Mapping[str, Any]], period_frames: int
+    path: Path, rows: Sequence[Mapping[str, Any]], period_frames: int
 ) -> tuple[dict[Noise, Curve], list[str]]:
-    """The curve of each mode, and what must be said of them."""
+    """The curve of each mode, and what must be said of them.
+
+    Args:
+        path: the file that the rows come from, for messages.
+        rows: of evaluations.
+        period_frames: from one evaluation to the next.
+
+    Raises:
+        RunDamaged: A row that is not an evaluation's.
+    """
     found: dict[Noise, dict[int, float]] = {}
-    partial, broken = 0, 0
+    partial = broken = 0
     for row in rows:
-        score = float(row["score"])
+        try:
+            noise, frames, score = row["noise"], int(row["frames"]), float(row["score"])
+        except (KeyError, TypeError, ValueError) as error:
+            raise RunDamaged(
+                f"{path} has a row of an evaluation without noise, frames or score: {dict(row)}"
+            ) from error
         if not math.isfinite(score):
             broken += 1
             continue
         # With several environments an evaluation falls a few frames after its period.
-        found.setdefault(row["noise"], {})[row["frames"] // period_frames] = score
-        partial += not row["completed"]
+        found.setdefault(noise, {})[frames // period_frames] = score
+        partial += not row.get("completed", True)
     remarks = []
     if partial:
         remarks.append(
@@ -138,8 +152,8 @@ def curves_of(
     if broken:
         remarks.append(f"{broken} evaluations have no finite score and are left out")
     curves = {
-        noise: Curve(np.array(list(scores), np.int64), np.array(list(scores.values())))
-        for noise, scores in found.items()
+        mode: Curve(np.array(list(scores), np.int64), np.array(list(scores.values())))
+        for mode, scores in found.items()
     }
     return curves, remarks
 
@@ -149,8 +163,9 @@ def read_timing(path: Path) -> Timing:
     training = evaluation = steps = 0.0
     for row in _decoded(path, list(_lines(path))):
         if row.get("kind") == "train":
-            training += float(row["seconds"])
-            steps += float(row["seconds"]) * float(row["steps_per_second"])
+            seconds = float(row.get("seconds", 0.0))
+            training += seconds
+            steps += seconds * float(row.get("steps_per_second", 0.0))
         else:
             evaluation += float(row.get("seconds", 0.0))
     return Timing(training, evaluation, steps)

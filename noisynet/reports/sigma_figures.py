@@ -78,7 +78,7 @@ def _sigma(analysis: Analysis, who: Contender, task: str) -> dict[str, Floats]:
 def _sigmas(analysis: Analysis, who: Contender, tasks: Sequence[str]) -> Figure:
     curves = {task: _sigma(analysis, who, task) for task in tasks}
     layers = list(dict.fromkeys(layer for of_task in curves.values() for layer in of_task))
-    columns = min(len(layers), 3)
+    columns = 2 if len(layers) == 4 else min(len(layers), 3)
     rows = -(-len(layers) // columns)
     figure = new_figure(max(WIDTH * columns / 3, 3.5), 0.45 + 2.0 * rows)
     grid = figure.subplots(rows, columns, squeeze=False)

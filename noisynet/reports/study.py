@@ -11,11 +11,9 @@ import numpy as np
 
 from noisynet.reports.agents import BASELINE, AgentKind, Contender, contender
 from noisynet.reports.published import source_references
-from noisynet.reports.reading import Protocol, ReportError, Run
+from noisynet.reports.reading import SUITES, Protocol, ReportError, Run
 from noisynet.reports.rows import Noise
 from noisynet.reports.scores import Floats, run_score
-
-SUITES = {"atari": "Atari", "minatar": "MinAtar", "deep_sea": "Deep Sea", "gym": "Gymnasium"}
 
 
 @dataclass(frozen=True)

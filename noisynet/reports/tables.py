@@ -66,10 +66,10 @@ def _means(
     return Table(
         name,
         f"{title}: mean and median {analysis.normaliser.label}",
-        ("", "mean", "median", "mean", "median", "(%)", "environments"),
+        ("agents", "mean", "median", "mean", "median", "improvement on median (%)", "environments"),
         tuple(rows),
         tuple(notes),
-        (("baseline", 2), ("NoisyNet", 2), ("improvement on median", 1), ("", 1)),
+        (("baseline", 2), ("NoisyNet", 2), ("", 2)),
     )
 
 
@@ -111,11 +111,11 @@ def raw_scores(analysis: Analysis) -> Table:
     for task in study.tasks:
         reference = analysis.normaliser.references.get(task)
         limits = (reference.high, reference.low) if reference else (None, None)
-        cells = [number(limit) for limit in limits]
+        cells = [number(limit, 1 if atari else None) for limit in limits]
         scores = {who: study.scores(who, task) for who in shown}
         means = {who: float(found.mean()) for who, found in scores.items() if found.size}
         for who in shown:
-            best = who in means and means[who] == max(means.values()) and len(means) > 1
+            best = who in means and means[who] == max(means.values()) > min(means.values())
             cells.append(raw_cell(scores[who].tolist(), len(study.seeds), best))
             if who in with_published:
                 score = analysis.published(who, task)

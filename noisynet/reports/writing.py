@@ -167,7 +167,7 @@ def _section(analysis: Analysis, content: dict[str, bytes], say: Callable[[str],
             path = f"figures/{study.name}/{drawing.name}"
             content |= {f"{path}.png": image.png, f"{path}.svg": image.svg}
             items.append(figure_item(image, [("PNG", f"{path}.png"), ("SVG", f"{path}.svg")]))
-    ordered = sorted(items, key=lambda item: (_rank(item.name), item.table is None, item.name))
+    ordered = sorted(items, key=lambda item: (_rank(item.name), item.table is None))
     lines, notes = _lines(analysis), _notes(analysis)
     return Section(study.name, _heading(study), tuple(lines), tuple(notes), tuple(ordered))
 
@@ -177,7 +177,7 @@ def _rank(name: str) -> int:
 
 
 def _heading(study: Study) -> str:
-    from noisynet.reports.study import SUITES
+    from noisynet.reports.reading import SUITES
 
     number = study.name.removeprefix(study.suite).removeprefix("-")
     title = f"{SUITES[study.suite]} {number}".strip()
@@ -192,7 +192,7 @@ def _lines(analysis: Analysis) -> list[str]:
     study = analysis.study
     names = {"value": "DQN and Dueling agents", "actor-critic": "A3C agents"}
     lines = []
-    for kind, protocol in study.protocols.items():
+    for kind, protocol in sorted(study.protocols.items(), reverse=True):
         cut = ""
         if study.horizons[kind] < protocol.budget_frames:
             cut = f" Compared at {study.horizons[kind]:,} frames."

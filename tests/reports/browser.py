@@ -1,0 +1,190 @@
+"""A page in headless Chromium, spoken to over the pipe of its DevTools protocol.
+
+The pipe (`--remote-debugging-pipe`) takes JSON messages that end with a zero byte on file
+descriptor 3 and gives them on 4, so that neither a port nor a websocket library is needed. Loaded
+by conftest.py; as a script it takes a picture of a page:
+
+    python tests/reports/browser.py report/index.html page.png [width height [x y]]
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import select
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, Self
+
+# Moves the two ends of the pipe to the numbers that Chromium expects, and becomes Chromium.
+LAUNCHER: Final = """
+import fcntl, os, sys
+ends = [fcntl.fcntl(int(end), fcntl.F_DUPFD, 10) for end in sys.argv[1:3]]
+for number, end in zip((3, 4), ends):
+    os.dup2(end, number)
+os.execvp(sys.argv[3], sys.argv[3:])
+"""
+CHROMIUM: Final = shutil.which("chromium") or shutil.which("chromium-browser")
+PATIENCE_SECONDS: Final = 120.0
+
+
+class Browser:
+    """A Chromium with one tab, and what its pages reported.
+
+    Attributes:
+        console: messages of the console and exceptions of scripts.
+        requests: addresses that pages asked for.
+    """
+
+    def __init__(self) -> None:
+        assert CHROMIUM is not None
+        self._profile = tempfile.TemporaryDirectory(prefix="noisynet-browser-")
+        commands_out, self._commands = os.pipe()
+        self._answers, answers_in = os.pipe()
+        flags = (
+            *("--headless", "--remote-debugging-pipe", "--no-sandbox", "--disable-gpu"),
+            *("--disable-dev-shm-usage", "--no-first-run", "--disable-extensions"),
+            *("--host-resolver-rules=MAP * ~NOTFOUND", f"--user-data-dir={self._profile.name}"),
+        )
+        self._process = subprocess.Popen(
+            [
+                *(sys.executable, "-c", LAUNCHER, str(commands_out), str(answers_in)),
+                *(CHROMIUM, *flags, "about:blank"),
+            ],
+            pass_fds=(commands_out, answers_in),
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            env={**os.environ, "HOME": self._profile.name},
+        )
+        os.close(commands_out)
+        os.close(answers_in)
+        self._buffer, self._number = b"", 0
+        self._session: str | None = None
+        self._events: list[dict[str, Any]] = []
+        self.console: list[str] = []
+        self.requests: list[str] = []
+        try:
+            self._attach()
+        except BaseException:
+            self.close()
+            raise
+
+    def _attach(self) -> None:
+        target = self.call("Target.createTarget", url="about:blank")["targetId"]
+        attached = self.call("Target.attachToTarget", targetId=target, flatten=True)
+        self._session = attached["sessionId"]
+        for domain in ("Page", "Runtime", "Log", "Network"):
+            self.call(f"{domain}.enable")
+
+    def call(self, method: str, **parameters: Any) -> dict[str, Any]:
+        """Send a command and wait for its answer."""
+        self._number += 1
+        message: dict[str, Any] = {"id": self._number, "method": method, "params": parameters}
+        if self._session is not None:
+            message["sessionId"] = self._session
+        os.write(self._commands, json.dumps(message).encode() + b"\0")
+        while (answer := self._receive()).get("id") != self._number:
+            self._note(answer)
+        if "error" in answer:
+            raise RuntimeError(f"{method}: {answer['error']}")
+        result: dict[str, Any] = answer["result"]
+        return result
+
+    def open(self, page: Path) -> None:
+        """Load a page from disk and wait until it has everything."""
+        self._events.clear()
+        self.call("Page.navigate", url=page.resolve().as_uri())
+        while not any(event["method"] == "Page.loadEventFired" for event in self._events):
+            self._note(self._receive())
+
+    def evaluate(self, expression: str) -> Any:
+        """The value of a JavaScript expression in the page."""
+        found = self.call("Runtime.evaluate", expression=expression, returnByValue=True)
+        if "exceptionDetails" in found:
+            raise RuntimeError(f"{expression}: {found['exceptionDetails']}")
+        return found["result"].get("value")
+
+    def press(self, key: str) -> None:
+        """Press and release a key, as a person at the keyboard does."""
+        codes = {"Enter": (13, "\r"), "Tab": (9, ""), " ": (32, " ")}
+        code, text = codes[key]
+        common = {"key": key, "windowsVirtualKeyCode": code}
+        self.call("Input.dispatchKeyEvent", type="keyDown", text=text, **common)
+        self.call("Input.dispatchKeyEvent", type="keyUp", **common)
+
+    def screenshot(self, path: Path, width: int = 1100, height: int = 1400, y: int = 0) -> None:
+        """A picture of the page, `y` pixels from its top."""
+        metrics = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False}
+        self.call("Emulation.setDeviceMetricsOverride", **metrics)
+        self.evaluate(f"window.scrollTo(0, {y})")
+        data = self.call("Page.captureScreenshot", format="png")["data"]
+        path.write_bytes(base64.b64decode(data))
+
+    def close(self) -> None:
+        """End the browser that this object started."""
+        if self._process.poll() is None:
+            self._process.terminate()
+            try:
+                self._process.wait(10)
+            except subprocess.TimeoutExpired:
+                self._process.kill()
+                self._process.wait()
+        os.close(self._commands)
+        os.close(self._answers)
+        for _ in range(20):  # its children write to the profile for a moment longer
+            shutil.rmtree(self._profile.name, ignore_errors=True)
+            if not Path(self._profile.name).exists():
+                break
+            time.sleep(0.1)
+        self._profile.cleanup()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _receive(self) -> dict[str, Any]:
+        while b"\0" not in self._buffer:
+            ready, _, _ = select.select([self._answers], [], [], PATIENCE_SECONDS)
+            data = os.read(self._answers, 1 << 16) if ready else b""
+            if not data:
+                raise RuntimeError(f"Chromium said nothing; it ended with {self._process.poll()}")
+            self._buffer += data
+        line, _, self._buffer = self._buffer.partition(b"\0")
+        message: dict[str, Any] = json.loads(line)
+        return message
+
+    def _note(self, message: dict[str, Any]) -> None:
+        method, parameters = message.get("method", ""), message.get("params", {})
+        self._events.append(message)
+        if method == "Runtime.consoleAPICalled":
+            self.console.append(f"{parameters['type']}: {parameters['args']}")
+        elif method == "Runtime.exceptionThrown":
+            self.console.append(f"exception: {parameters['exceptionDetails']}")
+        elif method == "Log.entryAdded":
+            self.console.append(f"{parameters['entry']['level']}: {parameters['entry']['text']}")
+        elif method == "Network.requestWillBeSent":
+            self.requests.append(parameters["request"]["url"])
+
+
+def main() -> None:
+    page, picture, *size = sys.argv[1:]
+    with Browser() as browser:
+        browser.open(Path(page))
+        browser.screenshot(Path(picture), *map(int, size))
+
+
+if __name__ == "__main__":
+    main()

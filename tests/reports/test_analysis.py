@@ -1,0 +1,106 @@
+"""Normalisation and comparison, on hand-made scores."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from noisynet.reports.agents import contender
+from noisynet.reports.analysis import Analysis, normaliser_of
+from noisynet.reports.published import ReferenceName
+from noisynet.reports.reading import find_runs, read_runs
+from noisynet.reports.scores import Reference, Tally, mean_score
+from noisynet.reports.study import make_studies
+
+from .conftest import WriteRun
+
+DQN, NOISY = contender("dqn"), contender("noisynet-dqn")
+
+
+def analyse(folder: Path, references: ReferenceName = "unrounded") -> Analysis:
+    (study,) = make_studies(read_runs(find_runs([folder / "runs"]))[0])
+    return Analysis(study, normaliser_of(study, references))
+
+
+def test_without_human_scores_0_and_100_are_the_extremes_that_were_measured(
+    write_run: WriteRun, tmp_path: Path
+) -> None:
+    write_run("dqn", "gym/A", 0, [10.0, 30.0])
+    write_run("noisynet-dqn", "gym/A", 0, [20.0, 50.0])
+    analysis = analyse(tmp_path)
+    assert analysis.normaliser.references == {"gym/A": Reference(10.0, 50.0)}
+    assert "0 is the lowest and 100 the highest evaluation of any run" in (
+        analysis.normaliser.sentence
+    )
+    assert analysis.strata(DQN, ["gym/A"]).values.tolist() == [50.0]
+    assert analysis.relative(NOISY, DQN) == {"gym/A": 50.0}
+
+
+def test_an_environment_where_nothing_differs_is_in_no_aggregate(
+    write_run: WriteRun, tmp_path: Path
+) -> None:
+    write_run("dqn", "gym/A", 0, [0.0, 1.0])
+    write_run("dqn", "gym/Flat", 0, [3.0, 3.0])
+    analysis = analyse(tmp_path)
+    assert analysis.not_normalised == ["gym/Flat"]
+    assert analysis.tasks(DQN) == ["gym/A"]
+
+
+@pytest.mark.parametrize(
+    ("references", "expected"), [("unrounded", 430_000 / 17_667.9), ("printed", 413_743 / 1_411)]
+)
+def test_atari_is_normalised_by_either_set_of_references(
+    write_run: WriteRun, tmp_path: Path, references: ReferenceName, expected: float
+) -> None:
+    write_run("dqn", "atari/video_pinball", 0, [430_000.0])
+    analysis = analyse(tmp_path, references)
+    found = float(mean_score(analysis.strata(DQN, ["atari/video_pinball"])))
+    assert found == pytest.approx(100 * expected)
+
+
+def test_a_game_without_references_is_in_no_aggregate(write_run: WriteRun, tmp_path: Path) -> None:
+    write_run("dqn", "atari/adventure", 0, [1.0])
+    write_run("dqn", "atari/pong", 0, [1.0])
+    assert analyse(tmp_path).not_normalised == ["atari/adventure"]
+
+
+def test_a_median_curve_averages_seeds_first_and_takes_the_median_over_tasks(
+    write_run: WriteRun, tmp_path: Path
+) -> None:
+    for task, scores in (("A", [0.0, 4.0]), ("B", [0.0, 10.0]), ("C", [10.0, 0.0])):
+        write_run("dqn", f"gym/{task}", 0, scores)
+        write_run("dqn", f"gym/{task}", 1, [0.0, 10.0])
+    analysis = analyse(tmp_path)
+    # seeds averaged: A 0, 7; B 0, 10; C 5, 5; every environment runs from 0 to 10
+    np.testing.assert_allclose(analysis.median_curve(DQN, analysis.tasks(DQN)), [0.0, 70.0])
+
+
+def test_wins_are_counted_by_mean_scores(write_run: WriteRun, tmp_path: Path) -> None:
+    for task, noisy, plain in (("A", 5.0, 1.0), ("B", 2.0, 2.0), ("C", 1.0, 3.0), ("D", 9.0, 8.0)):
+        write_run("noisynet-dqn", f"gym/{task}", 0, [0.0, noisy])
+        write_run("dqn", f"gym/{task}", 0, [0.0, plain])
+    analysis = analyse(tmp_path)
+    assert analysis.tally(NOISY, DQN) == Tally(2, 1, 1)
+    assert analysis.improvement(NOISY, DQN).value == pytest.approx((1 + 0.5 + 0 + 1) / 4)
+    assert analysis.improvement(NOISY, DQN).interval is None  # one seed
+
+
+def test_published_scores_stand_beside_the_usual_settings_on_atari_only(
+    write_run: WriteRun, tmp_path: Path
+) -> None:
+    for seed in range(2):
+        write_run("noisynet-dqn", "atari/pong", seed, [1.0])
+    quiet = {"exploration.sigma0": 0.1}
+    write_run("noisynet-dqn", "atari/pong", 0, [1.0], name="quiet", settings=quiet)
+    analysis = analyse(tmp_path)
+    usual, variant = analysis.study.contenders
+    score = analysis.published(usual, "atari/pong")
+    assert score is not None
+    assert score.mean == 21
+    assert analysis.published(variant, "atari/pong") is None
+    assert analysis.published(contender("noisynet-a3c-factorised"), "atari/pong") is None
+    published = analysis.published_strata(usual, ["atari/pong"])
+    assert published is not None
+    assert published.values[0] == pytest.approx(100 * 41.7 / 35.3)

@@ -1,0 +1,178 @@
+"""Which runs are compared with each other, and what is missing among them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from noisynet.reports.agents import contender
+from noisynet.reports.reading import ReportError, find_runs, read_runs
+from noisynet.reports.study import Study, make_studies
+
+from .conftest import WriteRun
+
+DQN, NOISY = contender("dqn"), contender("noisynet-dqn")
+
+
+def studies(folder: Path, **more: Any) -> list[Study]:
+    runs, unreadable = read_runs(find_runs([folder / "runs"]))
+    assert not unreadable
+    return make_studies(runs, **more)
+
+
+def test_the_score_of_a_run_is_its_maximum_and_curves_keep_every_point(
+    write_run: WriteRun, tmp_path: Path
+) -> None:
+    write_run("dqn", "gym/A", 0, [1.0, 5.0, 2.0])
+    write_run("dqn", "gym/A", 1, [4.0, 3.0, 3.0])
+    (study,) = studies(tmp_path)
+    assert study.scores(DQN, "gym/A").tolist() == [5.0, 4.0]
+    assert study.curves(DQN, "gym/A").tolist() == [[1.0, 5.0, 2.0], [4.0, 3.0, 3.0]]
+    assert study.frames(DQN).tolist() == [100.0, 200.0, 300.0]
+
+
+def test_an_unfinished_run_counts_in_its_own_curve_only(
+    write_run: WriteRun, tmp_path: Path
+) -> None:
+    budget = {"frames": 300}
+    write_run("dqn", "gym/A", 0, [1.0, 5.0, 2.0])
+    write_run("dqn", "gym/A", 1, [9.0], settings=budget, state="interrupted")
+    (study,) = studies(tmp_path)
+    assert study.scores(DQN, "gym/A").tolist() == [5.0]
+    both = study.curves(DQN, "gym/A", unfinished=True)
+    np.testing.assert_array_equal(both[1], [9.0, np.nan, np.nan])
+    (lacking,) = study.missing()
+    assert (lacking.unfinished, lacking.states, lacking.absent) == ((1,), ("interrupted",), ())
+
+
+def test_at_fewer_frames_runs_that_have_got_there_are_complete(
+    write_run: WriteRun, tmp_path: Path
+) -> None:
+    write_run("dqn", "gym/A", 0, [1.0, 2.0, 9.0])
+    write_run("dqn", "gym/A", 1, [3.0, 2.0], settings={"frames": 300}, state="running")
+    (study,) = studies(tmp_path, at_frames=200)
+    assert study.scores(DQN, "gym/A").tolist() == [2.0, 3.0]
+    assert study.missing() == []
+
+
+def test_what_other_agents_have_and_one_lacks_is_missing(
+    write_run: WriteRun, tmp_path: Path
+) -> None:
+    for seed in range(2):
+        write_run("dqn", "gym/A", seed, [1.0])
+        write_run("dqn", "gym/B", seed, [1.0])
+    write_run("noisynet-dqn", "gym/A", 1, [1.0])
+    (study,) = studies(tmp_path)
+    assert [(one.who, one.task, one.absent) for one in study.missing()] == [
+        (NOISY, "gym/A", (0,)),
+        (NOISY, "gym/B", (0, 1)),
+    ]
+    assert study.tasks_of(DQN, NOISY) == ["gym/A"]
+    assert study.pairs == [(NOISY, DQN)]
+
+
+def test_games_of_the_paper_without_a_run_are_missing(write_run: WriteRun, tmp_path: Path) -> None:
+    write_run("dqn", "atari/pong", 0, [1.0])
+    (study,) = studies(tmp_path)
+    assert len(study.missing_games()) == 56
+    assert "pong" not in study.missing_games()
+
+
+def test_runs_of_different_budgets_are_separated_and_it_is_said(
+    write_run: WriteRun, tmp_path: Path
+) -> None:
+    for seed in range(2):
+        write_run("dqn", "gym/A", seed, [1.0, 2.0])
+    write_run("noisynet-dqn", "gym/A", 0, [1.0, 2.0, 3.0])
+    first, second = studies(tmp_path)
+    assert (first.name, first.contenders) == ("gym", (DQN,))
+    assert (second.name, second.contenders) == ("gym-2", (NOISY,))
+    assert "2 different budgets or evaluation protocols" in first.notes[0]
+    assert "(1) 200 frames of training" in first.notes[0]
+    assert "(2) 300 frames of training" in first.notes[0]
+
+
+@pytest.mark.parametrize(
+    "setting",
+    [{"evaluation.frames": 70}, {"evaluation.period_frames": 50}, {"max_episode_frames": 9}],
+)
+def test_runs_of_different_protocols_are_separated(
+    write_run: WriteRun, tmp_path: Path, setting: dict[str, Any]
+) -> None:
+    write_run("dqn", "gym/A", 0, [1.0, 2.0])
+    write_run("dqn", "gym/A", 1, [1.0, 2.0], settings=setting)
+    assert len(studies(tmp_path)) == 2
+
+
+def test_a3c_may_have_a_budget_of_its_own_as_in_the_paper(
+    write_run: WriteRun, tmp_path: Path
+) -> None:
+    write_run("dqn", "gym/A", 0, [1.0, 2.0])
+    write_run("a3c", "gym/A", 0, [1.0, 2.0, 3.0])
+    (study,) = studies(tmp_path)
+    assert [study.points(who) for who in study.contenders] == [2, 3]
+    assert study.notes == ()
+
+
+def test_families_of_environments_are_separate_studies(write_run: WriteRun, tmp_path: Path) -> None:
+    write_run("dqn", "gym/A", 0, [1.0])
+    write_run("dqn", "minatar/breakout", 0, [1.0])
+    assert {study.suite for study in studies(tmp_path)} == {"gym", "minatar"}
+
+
+def test_different_settings_of_an_agent_are_different_contenders(
+    write_run: WriteRun, tmp_path: Path
+) -> None:
+    write_run("dqn", "gym/A", 0, [1.0])
+    for seed in range(2):
+        write_run("noisynet-dqn", "gym/A", seed, [2.0])
+    quiet = {"exploration.sigma0": 0.1}
+    write_run("noisynet-dqn", "gym/A", 0, [3.0], name="quiet", settings=quiet)
+    (study,) = studies(tmp_path)
+    assert [who.title for who in study.contenders] == [
+        "DQN",
+        "NoisyNet-DQN",
+        "NoisyNet-DQN [exploration.sigma0=0.1]",
+    ]
+    assert study.scores(study.contenders[2], "gym/A").tolist() == [3.0]
+    assert [noisy.variant for noisy, _ in study.pairs] == ["", "exploration.sigma0=0.1"]
+    assert "which are compared as different agents: exploration.sigma0=0.1" in study.notes[0]
+
+
+def test_settings_that_differ_between_environments_only_are_one_contender(
+    write_run: WriteRun, tmp_path: Path
+) -> None:
+    write_run("dqn", "gym/A", 0, [1.0])
+    write_run("dqn", "gym/A", 1, [1.0])
+    write_run("dqn", "gym/B", 0, [1.0], settings={"learning.n_step": 3})
+    (study,) = studies(tmp_path)
+    assert study.contenders == (DQN,)
+    assert study.notes == ("The settings of dqn differ between environments: learning.n_step=3.",)
+
+
+def test_an_environment_with_other_options_is_another_task(
+    write_run: WriteRun, tmp_path: Path
+) -> None:
+    write_run("dqn", "gym/A", 0, [1.0])
+    write_run("noisynet-dqn", "gym/A", 0, [1.0])
+    write_run("dqn", "gym/A", 1, [1.0], settings={"environment_options": {"wind": 1}})
+    (study,) = studies(tmp_path)
+    assert study.tasks == ("gym/A", 'gym/A {"wind": 1}')
+    assert "gym/A has runs with different options" in study.notes[0]
+
+
+def test_the_same_seed_twice_is_refused_with_both_folders(
+    write_run: WriteRun, tmp_path: Path
+) -> None:
+    first = write_run("dqn", "gym/A", 0, [1.0])
+    second = write_run("dqn", "gym/A", 0, [2.0], name="copy")
+    with pytest.raises(ReportError) as refused:
+        studies(tmp_path)
+    said = str(refused.value)
+    assert "DQN on gym/A, seed 0" in said
+    assert str(first) in said
+    assert str(second) in said
+    assert "leave all but one of each out" in said
