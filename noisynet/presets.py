@@ -109,8 +109,14 @@ ACTOR_CRITIC_PRESETS: Final[dict[str, dict[str, Any]]] = {
     "paper": {"frames": paper.A3C_TRAINING_FRAMES},
     "minatar": {
         "frames": 5_000_000,
+        "workers": 4,
+        "envs_per_worker": 8,
         "network.hidden": (128,),
         "learning.clip_rewards": False,
+        "learning.max_gradient_norm": 2.5,
+        # With A3C's ε of 0.1, gradients of these small problems are all but invisible.
+        "optimiser.learning_rate": 2e-3,
+        "optimiser.epsilon": 1e-5,
         "evaluation.period_frames": 100_000,
         "evaluation.frames": 20_000,
         "checkpoint_period_frames": 50_000,
@@ -119,10 +125,17 @@ ACTOR_CRITIC_PRESETS: Final[dict[str, dict[str, Any]]] = {
     "classic": {
         "frames": 200_000,
         "workers": 4,
+        # Unclipped rewards make returns of hundreds: the value may not drown the policy in the
+        # layers that they share, and only long and many roll-outs average the difference out.
+        "envs_per_worker": 8,
         "network.hidden": (64, 64),
         "network.cells": 64,
         "learning.clip_rewards": False,
-        "optimiser.learning_rate": 3e-3,
+        "learning.rollout_steps": 20,
+        "learning.value_weight": 0.1,
+        "learning.max_gradient_norm": 5.0,
+        "optimiser.learning_rate": 5e-3,
+        "optimiser.epsilon": 1e-5,
         "evaluation.period_frames": 20_000,
         "evaluation.frames": 2_500,
         "max_episode_frames": None,

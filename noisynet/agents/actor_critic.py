@@ -133,13 +133,13 @@ class ActorCriticAgent:
         """
         self._build_weights()
         steps = len(rollout.action)
-        observation = self.to_device(rollout.observation[:steps])
         action, reward = self.to_device(rollout.action), self.to_device(rollout.reward)
-        features, memories = self._unrolled(self.online.features(observation), rollout.begins)
-        preference, value = self.online.heads(features)  # [T, N, A] and [T, N]
-        returns = self._returns(rollout, reward, memories)
-        log_pi = losses.log_policy(preference)
-        advantage = returns - value  # Q̂ − V
+        features = self.online.features(self.to_device(rollout.observation))
+        features, memories = self._unrolled(features, rollout.begins)
+        preference, value = self.online.heads(features)  # [T + 1, N, A] and [T + 1, N]
+        returns = self._returns(rollout, reward, value[steps], memories)
+        log_pi = losses.log_policy(preference[:steps])
+        advantage = returns - value[:steps]  # Q̂ − V
         learning = self.config.learning
         policy_loss = losses.over_rollout(losses.policy_gradient(log_pi, action, advantage))
         value_loss = learning.value_weight * losses.over_rollout(losses.squared(advantage))
@@ -180,32 +180,17 @@ class ActorCriticAgent:
         return torch.stack(outputs), list(memories)
 
     @torch.no_grad()
-    def _returns(self, rollout: Rollout, reward: Tensor, memories: list[State | None]) -> Tensor:
+    def _returns(
+        self, rollout: Rollout, reward: Tensor, last_value: Tensor, memories: list[State | None]
+    ) -> Tensor:
         """Q̂ [T, N], bootstrapped with the noise and the memory of the roll-out."""
         discount = self.to_device(rollout.discount)
-        last, cut = len(rollout.action) - 1, None
-        last_value = cut_value = torch.zeros_like(reward[0])
-        if (rollout.discount[last] * ~rollout.cut[last]).any():
-            last_value = self._value(
-                rollout.observation[last + 1], memories[last], rollout.begins[last + 1]
-            )
-        if rollout.final:
-            cut, cut_value = self.to_device(rollout.cut), torch.zeros_like(reward)
-            for t, observation in rollout.final.items():
-                cut_value[t] = self._value(observation, memories[t])
+        if not rollout.final:
+            return n_step_returns(reward, discount, last_value)
+        cut, cut_value = self.to_device(rollout.cut), torch.zeros_like(reward)
+        for t, observation in rollout.final.items():
+            _, cut_value[t], _ = self.online(self.to_device(observation), memories[t])
         return n_step_returns(reward, discount, last_value, cut, cut_value)
-
-    def _value(
-        self,
-        observation: NDArray[Any],
-        memory: State | None,
-        begins: NDArray[np.bool_] | None = None,
-    ) -> Tensor:
-        if memory is not None and begins is not None and begins.any():
-            memory = _blanked(memory, self.to_device(begins))
-        value: Tensor
-        _, value, _ = self.online(self.to_device(observation), memory)
-        return value
 
     def _clip(self) -> float:
         """The norm of the gradient, which is then no longer than it may be."""

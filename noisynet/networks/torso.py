@@ -27,7 +27,7 @@ class Torso(nn.Module):
 
     def __init__(self, kind: TorsoKind, observation_shape: Sequence[int], scale: float) -> None:
         super().__init__()
-        self.scale = scale
+        self.kind, self.scale = kind, scale
         self.observation_dims = len(observation_shape)
         self.image_shape = _image_shape(observation_shape)
         if not _fits(kind, self.image_shape):
@@ -54,8 +54,18 @@ class Torso(nn.Module):
         else:
             x = images.to(dtype) * self.scale
             x = x.contiguous(memory_format=torch.channels_last) if is_image else x
+        if self.kind == "a3c" and len(images) <= _FEW and not torch.is_grad_enabled():
+            return self._as_matrix_products(x)
         features: Tensor = self.layers(x)
         return features
+
+    def _as_matrix_products(self, x: Tensor) -> Tensor:
+        """What `layers` give, in half the time where one acts: there is little to prepare."""
+        x = x.permute(0, 2, 3, 1)  # [B, height, width, channels], as it lies in memory
+        for layer in self.layers:
+            if isinstance(layer, nn.Conv2d):
+                x = _convolved(x, layer).relu_()
+        return x.permute(0, 3, 1, 2).flatten(1)
 
     def _scaled_bytes(self, images: Tensor) -> Tensor:
         """Scaled and channels-last."""
@@ -103,6 +113,21 @@ def _fits(kind: TorsoKind, image_shape: tuple[int, ...]) -> bool:
     return min(image_shape[1:]) >= _SMALLEST_SIDE[kind]
 
 
+def _convolved(x: Tensor, layer: nn.Conv2d) -> Tensor:
+    """A convolution [B, height, width, channels] as one product of its patches and its weights."""
+    batch, height, width, channels = x.shape
+    side, step = layer.kernel_size[0], layer.stride[0]
+    rows, columns = (height - side) // step + 1, (width - side) // step + 1
+    line = width * channels
+    # A line of a patch, over all channels, is in one piece.
+    patches = x.as_strided(
+        (batch, rows, columns, side, side * channels),
+        (height * line, step * line, step * channels, line, 1),
+    ).reshape(batch * rows * columns, -1)
+    weight = layer.weight.permute(0, 2, 3, 1).reshape(layer.out_channels, -1)
+    return torch.addmm(layer.bias, patches, weight.t()).view(batch, rows, columns, -1)
+
+
 def _nature(channels: int) -> nn.Sequential:
     # Nature, methods: 32 of 8×8/4, 64 of 4×4/2, 64 of 3×3/1, no padding.
     return nn.Sequential(
@@ -138,6 +163,7 @@ def _flat(_inputs: int) -> nn.Sequential:
 _CONVOLUTIONS = {"nature": _nature, "a3c": _a3c, "minatar": _minatar, "flat": _flat}
 
 _LARGE_SIDE: Final = 36
+_FEW: Final = 2  # observations; with more of them, or more filters, oneDNN is as fast
 
 # Below, the last convolution would be larger than its input.
 _SMALLEST_SIDE: Final[dict[TorsoKind, int]] = {"nature": 36, "a3c": 20, "minatar": 3, "flat": 1}

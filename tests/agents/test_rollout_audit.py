@@ -33,7 +33,7 @@ def make(
     kind: type[ActorCriticAgent] = ActorCriticAgent,
     spec: EnvironmentSpec = SPEC,
 ) -> ActorCriticAgent:
-    fixed = ["network.hidden=[8]", "network.cells=8"]
+    fixed = ["network.hidden=[8]", "network.cells=8", "envs_per_worker=1"]
     config = build_config(name, spec.name, settings=[*fixed, *settings])
     assert isinstance(config, ActorCriticConfig)
     return kind(config, spec)

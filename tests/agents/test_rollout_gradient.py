@@ -32,6 +32,7 @@ def make(name: str, *settings: str) -> ActorCriticAgent:
     fixed = [
         "network.hidden=[7]",
         "network.cells=4",
+        "envs_per_worker=1",
         "learning.max_gradient_norm=null",
         f"learning.discount={DISCOUNT}",
     ]
@@ -332,7 +333,8 @@ def test_convolutions_and_layers_above_them_get_the_gradient_of_plain_torch(nois
     """One step that ends the game, with every weight a tensor by itself in torch's own layout."""
     spec = EnvironmentSpec("atari/pong", 4, (36, 36), "uint8", 2, 1)
     name = "noisynet-a3c" if noise == "independent" else "noisynet-a3c-factorised"
-    agent = agent_of(name, spec, "network.hidden=[6, 5]", "learning.max_gradient_norm=null")
+    fixed = ["network.hidden=[6, 5]", "learning.max_gradient_norm=null", "envs_per_worker=1"]
+    agent = agent_of(name, spec, *fixed)
     observation = np.random.default_rng(0).integers(256, size=(2, 1, 2, 36, 36), dtype=np.uint8)
     rollout = Rollout(
         observation=observation,

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 SHORT = [
     *("train", "noisynet-a3c-factorised", "deep_sea/4", "--frames", "200"),
+    *("--set", "envs_per_worker=1", "--set", "learning.rollout_steps=5"),
     *("--set", "network.hidden=[16]", "--set", "log_period_steps=50"),
     *("--set", "evaluation.period_frames=100", "--set", "evaluation.frames=40"),
 ]

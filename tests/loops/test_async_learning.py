@@ -28,26 +28,18 @@ class Problem:
     Attributes:
         environment: its name.
         frames: the budget.
-        settings: besides the preset's.
         by_chance: what acting at random earns.
         expected: the best evaluation of each seed, in the mean over seeds, is at least this.
     """
 
     environment: str
     frames: int
-    settings: tuple[str, ...]
     by_chance: float
     expected: float
 
 
-CARTPOLE: Final = Problem("gym/CartPole-v1", 200_000, (), 22, 200)
-BREAKOUT: Final = Problem(
-    "minatar/breakout",
-    1_000_000,
-    ("envs_per_worker=4", "evaluation.period_frames=250000"),
-    0.5,
-    2.0,
-)
+CARTPOLE: Final = Problem("gym/CartPole-v1", 200_000, 22, 475)
+BREAKOUT: Final = Problem("minatar/breakout", 300_000, 0.7, 3.5)
 
 
 def train(agent: str, problem: Problem, seed: int, out: Path) -> list[dict[str, Any]]:
@@ -55,8 +47,6 @@ def train(agent: str, problem: Problem, seed: int, out: Path) -> list[dict[str, 
     command = [sys.executable, "-m", "noisynet", "train", agent, problem.environment]
     command += ["--frames", str(problem.frames), "--seed", str(seed), "--out", str(out)]
     command += ["--workers", str(WORKERS), "--no-tensorboard"]
-    for setting in problem.settings:
-        command += ["--set", setting]
     subprocess.run(command, check=True, env={**os.environ, "OMP_NUM_THREADS": "1"})
     return read_metrics(out / problem.environment / agent / f"seed-{seed}" / "metrics.jsonl")
 
@@ -67,9 +57,7 @@ def scores(rows: list[dict[str, Any]], noise: str) -> list[float]:
 
 @pytest.mark.parametrize("agent", AGENTS)
 @pytest.mark.parametrize("problem", [CARTPOLE, BREAKOUT], ids=lambda problem: problem.environment)
-def test_it_learns_with_noise_on_and_off(
-    problem: Problem, agent: str, tmp_path: Path, record_property: Any
-) -> None:
+def test_it_learns_with_noise_on_and_off(problem: Problem, agent: str, tmp_path: Path) -> None:
     modes = ("off",) if agent == "a3c" else ("on", "off")
     best: dict[str, list[float]] = {noise: [] for noise in modes}
     for seed in SEEDS:
@@ -78,7 +66,7 @@ def test_it_learns_with_noise_on_and_off(
             best[noise].append(max(scores(rows, noise)))
         last = [row for row in rows if row["kind"] == "train"][-1]
         assert last["dropped_updates"] == last["worker_deaths"] == 0
-    record_property("best", best)
+    print(agent, problem.environment, best)
     for noise in modes:
         assert np.mean(best[noise]) >= problem.expected, best
         assert min(best[noise]) > problem.by_chance, best

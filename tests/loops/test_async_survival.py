@@ -33,6 +33,7 @@ RESTORE = "noisynet.loops.crew:Crew.restore"
 TEND = "noisynet.loops.supervisor:Supervisor.tend"
 
 SHORT = [
+    *("--set", "envs_per_worker=1", "--set", "learning.rollout_steps=5"),
     *("--set", "network.hidden=[16]", "--set", "log_period_steps=50"),
     *("--set", "evaluation.frames=60", "--set", "checkpoint_period_frames=150"),
 ]
@@ -42,9 +43,9 @@ RUNS = {
         *("--workers", "1", *SHORT, "--set", "evaluation.period_frames=320"),
     ],
     "recurrent": [
-        *("noisynet-a3c", "gym/CartPole-v1", "--frames", "700", "--set", "envs_per_worker=3"),
-        *("--set", "recurrent=true", "--set", "network.cells=16"),
-        *("--workers", "1", *SHORT, "--set", "evaluation.period_frames=320"),
+        *("noisynet-a3c", "gym/CartPole-v1", "--frames", "700", "--workers", "1", *SHORT),
+        *("--set", "envs_per_worker=3", "--set", "recurrent=true", "--set", "network.cells=16"),
+        *("--set", "evaluation.period_frames=320"),
     ],
     "pong": [
         *("noisynet-a3c", "atari/pong", "--frames", "6000", "--workers", "1", *SHORT),

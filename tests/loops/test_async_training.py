@@ -57,6 +57,7 @@ class Notes:
 
 def configure(workers: int, *settings: str, frames: int = 600) -> ActorCriticConfig:
     fixed = [
+        *("envs_per_worker=1", "learning.rollout_steps=5"),
         *(f"workers={workers}", "network.hidden=[4]", "log_period_steps=100"),
         *("checkpoint_period_frames=200", "evaluation.period_frames=300", "evaluation.frames=20"),
     ]

@@ -31,7 +31,8 @@ AGENTS = ["a3c", "noisynet-a3c", "noisynet-a3c-factorised"]
 def configure(
     agent: str = "noisynet-a3c-factorised", *settings: str, frames: int = 10_000
 ) -> ActorCriticConfig:
-    fixed = ["network.hidden=[8]", "workers=2"]
+    one = ["envs_per_worker=1", "learning.rollout_steps=5"]
+    fixed = ["network.hidden=[8]", "workers=2", *one]
     config = build_config(agent, "gym/CartPole-v1", frames=frames, settings=[*fixed, *settings])
     assert isinstance(config, ActorCriticConfig)
     return config

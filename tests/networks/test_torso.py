@@ -111,6 +111,15 @@ def test_channels_last_changes_no_number(kind: str, shape: tuple[int, ...]) -> N
     torch.testing.assert_close(torso(image), x.flatten(1), rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.parametrize("count", [1, 2])
+def test_acting_on_few_observations_gives_the_features_that_are_learnt_from(count: int) -> None:
+    torso = Torso("a3c", (4, 84, 84), 1 / 255)
+    observation = torch.randint(256, (count, 4, 84, 84), dtype=torch.uint8)
+    with torch.no_grad():
+        acting = torso(observation)
+    torch.testing.assert_close(acting, torso(observation).detach(), rtol=1e-5, atol=1e-6)
+
+
 def test_bytes_are_multiplied_by_the_scale() -> None:
     levels = torch.tensor([[[0, 51, 255]]], dtype=torch.uint8)
     torch.testing.assert_close(
