@@ -1,8 +1,8 @@
 """What `make demo` runs: DQN and NoisyNet-DQN beside each other, in under five minutes.
 
 Both agents learn Deep Sea 10 over five seeds and MinAtar Breakout for a short while, through the
-same command that a user types, on all cores. A table compares their evaluation scores; the learning
-curves and a video of the noisy agent's best game are written to `demo/`.
+same command that a user types, on all cores. A table compares their evaluation scores; a video of the
+noisy agent's best game and a report with every table and figure are written to `demo/`.
 """
 
 from __future__ import annotations
@@ -17,17 +17,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import matplotlib
-
-matplotlib.use("Agg")
-from matplotlib import pyplot as plt
-from matplotlib.ticker import MaxNLocator
-
+from noisynet.reports import write_report
 from noisynet.runs import read_metrics
 
 AGENTS = ("dqn", "noisynet-dqn")
-# Wong 2011: tells apart for colour-blind readers, too.
-COLOURS = {"dqn": "#0072B2", "noisynet-dqn": "#D55E00"}
 
 
 @dataclass(frozen=True)
@@ -129,51 +122,25 @@ def compare(out: Path, parts: Sequence[Part]) -> str:
     return "\n".join(lines)
 
 
-def draw(out: Path, parts: Sequence[Part], path: Path) -> None:
-    """The learning curves: every run thin, the mean of an agent's runs thick."""
-    figure, axes = plt.subplots(1, len(parts), figsize=(4.6 * len(parts), 3.6), squeeze=False)
-    for axis, part in zip(axes[0], parts, strict=True):
-        for agent in AGENTS:
-            curves = []
-            for seed in range(part.seeds):
-                rows = evaluations(run_folder(out, part, agent, seed))
-                frames = [row["frames"] for row in rows]
-                curves.append([row["score"] for row in rows])
-                if part.seeds > 1:
-                    axis.plot(frames, curves[-1], color=COLOURS[agent], alpha=0.25, linewidth=1)
-            mean = [sum(scores) / len(scores) for scores in zip(*curves, strict=True)]
-            label = agent if part.seeds == 1 else f"{agent} (mean of {part.seeds} seeds)"
-            axis.plot(frames, mean, color=COLOURS[agent], linewidth=2.5, label=label, marker="o")
-        axis.set_title(part.environment)
-        axis.set_xlabel("training frames")
-        axis.xaxis.set_major_locator(MaxNLocator(5))
-        axis.set_ylabel("evaluation score")
-        axis.legend(frameon=False, fontsize=8)
-        axis.grid(alpha=0.3)
-    figure.tight_layout()
-    figure.savefig(path, dpi=150)
-    plt.close(figure)
-
-
-def main() -> None:
-    """Train, compare, draw, render."""
-    out, started = Path("demo"), time.monotonic()
+def main(out: Path = Path("demo"), parts: Sequence[Part] = PARTS) -> None:
+    """Train, compare, render, report."""
+    started = time.monotonic()
     jobs = [
         (part, agent, seed)
-        for part in reversed(PARTS)  # the long ones first keep both cores busy to the end
+        for part in reversed(parts)  # the long ones first keep both cores busy to the end
         for agent in AGENTS
         for seed in range(part.seeds)
     ]
     print(f"{len(jobs)} runs on {os.cpu_count()} cores (run it again and finished ones are kept):")
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         list(pool.map(lambda job: train(out, *job), jobs))
-    curves, video = out / "learning-curves.png", out / "noisynet-dqn-breakout.mp4"
-    draw(out, PARTS, curves)
-    best = run_folder(out, PARTS[-1], "noisynet-dqn", 0)
+    video = out / "noisynet-dqn.mp4"
+    best = run_folder(out, parts[-1], "noisynet-dqn", 0)
     command = [sys.executable, "-m", "noisynet", "watch", str(best), "-o", str(video)]
     subprocess.run(command, check=True, capture_output=True)
-    print(f"\n{compare(out, PARTS)}\n")
-    print(f"learning curves  {curves}\nvideo            {video}")
+    print(f"\n{compare(out, parts)}\n")
+    report = write_report([out], out / "report")
+    print(f"video   {video}\nreport  {report.page}")
     print(f"{time.monotonic() - started:.0f} seconds. Next, the paper's own agent on Atari:")
     print("  .venv/bin/noisynet train noisynet-dqn atari/pong --preset pong-fast")
 

@@ -80,20 +80,23 @@ def test_the_readmes_lines_of_use_run() -> None:
     assert "The noise contract is kept" in done.stdout
 
 
-def test_the_demo_trains_compares_and_draws(tmp_path: Path) -> None:
+def test_the_demo_trains_compares_renders_and_reports(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     """With its own settings, for a few steps on the smallest sea."""
     demo = load(EXAMPLES / "demo.py")
     settings = ("evaluation.period_frames=250", "evaluation.frames=6")
     part = dataclasses.replace(
         demo.PARTS[0], environment="deep_sea/3", seeds=1, frames=500, settings=settings
     )
-    for agent in demo.AGENTS:
-        demo.train(tmp_path, part, agent, 0)
-    table = demo.compare(tmp_path, [part]).splitlines()
-    assert [line.split()[1] for line in table[1:]] == ["dqn", "noisynet-dqn"]
-    assert all(line.endswith("of 1") for line in table[1:])
-    demo.draw(tmp_path, [part], tmp_path / "curves.png")
-    assert (tmp_path / "curves.png").stat().st_size > 10_000
+    demo.main(tmp_path, [part])
+    said = capsys.readouterr().out
+    table = said[said.index("environment") :].splitlines()[1:3]
+    assert [line.split()[1] for line in table] == ["dqn", "noisynet-dqn"]
+    assert all(line.endswith("of 1") for line in table)
+    for path in (tmp_path / "noisynet-dqn.mp4", tmp_path / "report" / "index.html"):
+        assert path.stat().st_size > 10_000
+        assert str(path) in said
 
 
 def test_every_setting_of_the_demo_is_valid() -> None:

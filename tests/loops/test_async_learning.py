@@ -66,7 +66,6 @@ def test_it_learns_with_noise_on_and_off(problem: Problem, agent: str, tmp_path:
             best[noise].append(max(scores(rows, noise)))
         last = [row for row in rows if row["kind"] == "train"][-1]
         assert last["dropped_updates"] == last["worker_deaths"] == 0
-    print(agent, problem.environment, best)
     for noise in modes:
         assert np.mean(best[noise]) >= problem.expected, best
         assert min(best[noise]) > problem.by_chance, best
