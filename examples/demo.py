@@ -1,8 +1,8 @@
 """What `make demo` runs: DQN and NoisyNet-DQN beside each other, in under five minutes.
 
 Both agents learn Deep Sea 10 over five seeds and MinAtar Breakout for a short while, through the
-same command that a user types, on all cores. A table compares their evaluation scores; a video of the
-noisy agent's best game and a report with every table and figure are written to `demo/`.
+same command that a user types, on all cores. A table compares their evaluation scores; a video of
+the noisy agent's best game and a report with every table and figure are written to `demo/`.
 """
 
 from __future__ import annotations

@@ -125,6 +125,7 @@ def _convolved(x: Tensor, layer: nn.Conv2d) -> Tensor:
         (height * line, step * line, step * channels, line, 1),
     ).reshape(batch * rows * columns, -1)
     weight = layer.weight.permute(0, 2, 3, 1).reshape(layer.out_channels, -1)
+    assert layer.bias is not None, "every convolution here has one"
     return torch.addmm(layer.bias, patches, weight.t()).view(batch, rows, columns, -1)
 
 
