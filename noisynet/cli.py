@@ -231,7 +231,7 @@ def doctor() -> None:
 
 
 class _Stop:
-    """Turns the first SIGINT or SIGTERM into a polite request."""
+    """Turns SIGINT and SIGTERM into a polite request; a second Ctrl-C means it."""
 
     def __init__(self) -> None:
         self.signal: int | None = None
@@ -240,7 +240,8 @@ class _Stop:
         return self.signal is not None
 
     def receive(self, number: int, _frame: object) -> None:
-        if self.signal is not None:  # a second Ctrl-C means it
+        # Those that send SIGTERM often send it twice, to a process and to its group.
+        if number == self.signal == signal.SIGINT:
             signal.default_int_handler(number, None)
         self.signal = number
 
