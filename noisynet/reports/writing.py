@@ -97,7 +97,8 @@ def write_report(
         analysis = Analysis(study, normaliser_of(study, references), seed)
         sections.append(_section(analysis, content, say))
     left_out = [_said(one) for one in unreadable]
-    counted = f"{len(read):,} runs of {sum(len(s.contenders) for s in studies)} agents"
+    agents = sum(len(study.contenders) for study in studies)
+    counted = f"{_count(len(read), 'run')} of {_count(agents, 'agent')}"
     page = render_page(
         "Noisy networks: report",
         [
@@ -182,9 +183,14 @@ def _heading(study: Study) -> str:
     number = study.name.removeprefix(study.suite).removeprefix("-")
     title = f"{SUITES[study.suite]} {number}".strip()
     return (
-        f"{title}: {len(study.contenders)} agents, {len(study.tasks)} environments, "
-        f"{len(study.seeds)} seeds, {len(study.runs):,} runs"
+        f"{title}: {_count(len(study.contenders), 'agent')}, "
+        f"{_count(len(study.tasks), 'environment')}, {_count(len(study.seeds), 'seed')}, "
+        f"{_count(len(study.runs), 'run')}"
     )
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number:,} {what}" + ("" if number == 1 else "s")
 
 
 def _lines(analysis: Analysis) -> list[str]:
