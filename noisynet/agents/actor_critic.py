@@ -134,10 +134,13 @@ class ActorCriticAgent:
         self._build_weights()
         steps = len(rollout.action)
         action, reward = self.to_device(rollout.action), self.to_device(rollout.reward)
-        features = self.online.features(self.to_device(rollout.observation))
+        # The state to bootstrap from is one row more, which costs less than a pass of its own.
+        passed = steps + 1 if self.num_envs == 1 else steps
+        features = self.online.features(self.to_device(rollout.observation[:passed]))
         features, memories = self._unrolled(features, rollout.begins)
-        preference, value = self.online.heads(features)  # [T + 1, N, A] and [T + 1, N]
-        returns = self._returns(rollout, reward, value[steps], memories)
+        preference, value = self.online.heads(features)  # [T or T + 1, N, A], the same without A
+        last_value = value[steps] if passed > steps else self._last_value(rollout, memories[-1])
+        returns = self._returns(rollout, reward, last_value, memories)
         log_pi = losses.log_policy(preference[:steps])
         advantage = returns - value[:steps]  # Q̂ − V
         learning = self.config.learning
@@ -153,13 +156,16 @@ class ActorCriticAgent:
         self._forget_weights()  # they are about to change
         norm = self._clip()
         parts = [float(part.detach()) for part in (loss, policy_loss, value_loss, entropy)]
+        finite = math.isfinite(norm) and math.isfinite(parts[0])
+        if not finite and self._memory is not None:
+            self._memory = _mended(self._memory)
         return RolloutLearnt(
             loss=parts[0],
             policy_loss=parts[1],
             value_loss=parts[2],
             entropy=parts[3] / steps,
             gradient_norm=norm,
-            finite=math.isfinite(norm) and math.isfinite(parts[0]),
+            finite=finite,
         )
 
     def _unrolled(
@@ -178,6 +184,15 @@ class ActorCriticAgent:
             outputs.append(output)
             memories.append(memory)
         return torch.stack(outputs), list(memories)
+
+    @torch.no_grad()
+    def _last_value(self, rollout: Rollout, memory: State | None) -> Tensor:
+        """V [N] of the states after the last step, with the noise of the roll-out."""
+        if memory is not None and rollout.begins[-1].any():
+            memory = _blanked(memory, self.to_device(rollout.begins[-1]))
+        value: Tensor
+        _, value, _ = self.online(self.to_device(rollout.observation[-1]), memory)
+        return value
 
     @torch.no_grad()
     def _returns(
@@ -288,6 +303,12 @@ def _network_shape(
         # Planes of 0 and 1 are bytes too, but not grey levels.
         scale=1 / 255 if spec.frame_dtype == "uint8" and spec.frame_shape[-1] >= 36 else 1.0,
     )
+
+
+def _mended(memory: State) -> State:
+    """Nothing remembered where what is remembered is of no use: one bad observation is enough."""
+    useless = ~(memory[0] + memory[1]).isfinite().all(dim=1)
+    return _blanked(memory, useless)
 
 
 def _blanked(memory: State, begins: Tensor) -> State:

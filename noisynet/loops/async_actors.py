@@ -267,7 +267,7 @@ class ActorTraining:
             "update in between"
         )
         if death.traceback:
-            with suppress(OSError), self._errors_path.open("a") as file:
+            with suppress(OSError), self._errors_path.open("a", encoding="utf-8") as file:
                 file.write(f"worker {death.worker}, frame {self.frames}:\n{death.traceback}\n")
 
     @property

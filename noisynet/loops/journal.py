@@ -13,7 +13,15 @@ from noisynet.evaluation import EvaluationResult, evaluate, make_configured_envi
 from noisynet.layers import sigma_summary
 from noisynet.loops.off_policy import FinishedEpisode, Tick
 from noisynet.loops.supervisor import Health
-from noisynet.runs import MetricsLog, RunError, RunFolder, write_traces
+from noisynet.runs import (
+    MetricsLog,
+    RunError,
+    RunFolder,
+    list_traces,
+    read_metrics,
+    write_traces,
+)
+from noisynet.runs.files import storage_errors
 
 MODES: Final[tuple[Literal["on", "off"], ...]] = ("on", "off")
 """A noisy agent is always evaluated both with its noise and with mean weights."""
@@ -229,11 +237,21 @@ class Journal:
         }
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Go on from a checkpoint: rows that will come again are dropped."""
+        """Go on from a checkpoint: rows and traces that will come again are dropped."""
         self.metrics.cut_back(state["metrics_offset"])
+        self._drop_unlogged_traces()
         self.evaluations, self.score = state["evaluations"], state["score"]
         self.measures, self.scores = state["measures"], state["scores"]
         self.finished_episodes = state["finished_episodes"]
+
+    def _drop_unlogged_traces(self) -> None:
+        """Several workers may come to the next evaluation at another frame than before."""
+        rows = read_metrics(self.folder.metrics_path)
+        logged = {(row["frames"], row["noise"]) for row in rows if row["kind"] == "evaluation"}
+        for file in list_traces(self.folder.traces_path):
+            if (file.evaluation, file.noise) not in logged:
+                with storage_errors("remove", file.path):
+                    file.path.unlink()
 
     def _tell(self, what: Callable[[Observer], None]) -> None:
         """Observers change nothing: one that a file fails is left out from then on."""

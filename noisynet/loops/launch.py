@@ -42,7 +42,8 @@ def train(
 
     Raises:
         NonFiniteLoss: the loss became NaN or infinite; the last checkpoint is kept.
-        ValueError: the environment gave a reward that is not finite; likewise.
+        ValueError: the environment gave a reward that is not finite; likewise. In a run with
+            workers that is the death of one.
         WorkersFailed: a worker could not be kept alive; the run is saved.
         StorageError: the disk refused twice in a row to take a checkpoint, or a metric.
         RunDamaged: the folder's files are not what its checkpoints say.

@@ -98,7 +98,7 @@ class Member:
     Attributes:
         number: which one.
         incarnation: how many of its processes have died in the midst of their work.
-        state: what it starts from, or has handed over; None to begin, or while it is at work.
+        state: what it starts from, or has handed over last; None to begin, or to begin again.
         deaths: how many of its processes have died.
         in_a_row: how many without an update in between.
     """
@@ -113,9 +113,11 @@ class Member:
     channel: Channel = field(init=False, repr=False)
     last_words: str = ""
     traceback: str = ""
-    # Counters when its process started, and its last heartbeat with the time it was seen.
+    # Counters when its process started, its heartbeat when it was last told to go on, and its last
+    # heartbeat with the time it was seen.
     updates: int = 0
     rollouts: int = 0
+    released_beat: int = 0
     beat: int = 0
     beat_at: float = 0.0
 
@@ -240,10 +242,10 @@ class Supervisor:
             member.last_words, _, member.traceback = told.partition("\n")
 
     def _let_go(self, member: Member) -> None:
+        member.phase, member.beat_at = Phase.RUNNING, self._awake_seconds
+        member.released_beat = self.shared.slots[member.number].heartbeat
         with suppress(OSError):  # it has just died, which the next look will find
             member.channel.send(GO)
-        member.phase, member.state = Phase.RUNNING, None
-        member.beat_at = self._awake_seconds
 
     def _feel_pulse(self, member: Member) -> None:
         slot = self.shared.slots[member.number]
@@ -270,18 +272,23 @@ class Supervisor:
             member.process.kill()
             code = member.process.wait()
         if code < 0:
-            how = f"killed by {signal.Signals(-code).name}"
+            named = -code in list(signal.Signals)  # most real-time signals have no name
+            how = f"killed by {signal.Signals(-code).name if named else f'signal {-code}'}"
         else:
             how = f"exit code {code}" + (f": {member.last_words}" if member.last_words else "")
         self._lose(member, how)
 
     def _lose(self, member: Member, how: str) -> None:
         """Count a death, and start the worker again unless it was one too many."""
-        if self.shared.slots[member.number].updates > member.updates:
+        slot = self.shared.slots[member.number]
+        if slot.updates > member.updates:
             member.in_a_row = 0
         member.in_a_row += 1
         member.deaths += 1
-        member.incarnation += member.phase is Phase.RUNNING
+        # Whoever has not heard the word to go on, and so not answered it by a heartbeat, is as it
+        # was when it stopped.
+        if member.phase is Phase.RUNNING and slot.heartbeat != member.released_beat:
+            member.incarnation, member.state = member.incarnation + 1, None
         member.phase = Phase.DEAD
         member.channel.close()
         death = Death(member.number, how, member.in_a_row, member.traceback)
@@ -296,17 +303,18 @@ class Supervisor:
     def _start(self, member: Member) -> None:
         slot = self.shared.slots[member.number]
         member.updates, member.rollouts = slot.updates, slot.updates + slot.dropped
-        member.phase, member.last_words, member.traceback = Phase.STARTING, "", ""
+        member.last_words, member.traceback = "", ""
         member.beat, member.beat_at = slot.heartbeat, self._awake_seconds
-        member.channel, theirs = Channel.pair()
         job = write_job(self._job(member))
+        member.channel, theirs = Channel.pair()
         handed = (theirs.fileno(), self.shared.descriptor, job)
         arguments = [str(os.getpid()), *map(str, handed), json.dumps([*map(str, sys.path)])]
         # Blocked until the worker ignores them: Ctrl-C reaches the whole group at any moment.
         before = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT, signal.SIGTERM))
         try:
             member.process = subprocess.Popen(
-                [sys.executable, "-c", self.program, *arguments],
+                # -P: nothing is imported from the folder in which the user happens to be.
+                [sys.executable, "-P", "-c", self.program, *arguments],
                 stdin=subprocess.DEVNULL,
                 pass_fds=handed,
                 env={**os.environ, "OMP_NUM_THREADS": "1"},
@@ -314,7 +322,7 @@ class Supervisor:
         except OSError as error:
             failed = f"it could not be started: {error}"
         else:
-            failed = ""
+            failed, member.phase = "", Phase.STARTING
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
             theirs.close()

@@ -165,7 +165,7 @@ def test_each_environment_has_noise_of_its_own(name: str) -> None:
 def test_learning_uses_the_noise_that_acted(
     name: str, settings: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Log-probabilities, values and memories of acting come again in the one pass of learning."""
+    """Log-probabilities, values and memories of acting come again in the learning pass."""
     agent = make(name, *settings)
     played(agent)  # something to remember
     acted: list[tuple[Tensor, Tensor]] = []
@@ -180,12 +180,18 @@ def test_learning_uses_the_noise_that_acted(
     monkeypatch.setattr(ActorCriticNetwork, "heads", watched)
     rollout = played(agent, seed=1)
     agent.learn(rollout)
-    assert (len(acted), len(learnt)) == (STEPS, 1)
-    with torch.no_grad():  # what acting would go on with is what is bootstrapped from
-        agent.online(torch.from_numpy(rollout.observation[STEPS]), agent._memory)
+    assert len(learnt) == 1
     for part in (0, 1):
-        expected = torch.stack([step[part] for step in acted])
-        torch.testing.assert_close(learnt[0][part].detach(), expected, rtol=1e-4, atol=1e-5)
+        expected = torch.stack([step[part] for step in acted[:STEPS]])
+        found = learnt[0][part][:STEPS].detach()
+        torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
+    # One environment's bootstrap is a row of the same pass, that of several a pass of its own.
+    bootstrap = learnt[0][1][STEPS] if agent.num_envs == 1 else acted[STEPS][1]
+    _, value, _ = agent.online(
+        torch.from_numpy(rollout.observation[STEPS]),
+        agent._memory,  # what acting would go on with
+    )
+    torch.testing.assert_close(bootstrap.detach(), value.detach(), rtol=1e-4, atol=1e-5)
 
 
 def test_an_episode_that_begins_remembers_nothing() -> None:
@@ -264,6 +270,25 @@ def test_a_gradient_that_is_not_finite_says_so(wrong: str) -> None:
     assert not bool(agent.gradient.isfinite().all())
     agent = make()
     assert agent.learn(played(agent)).finite
+
+
+def test_one_bad_observation_is_not_remembered_beyond_its_roll_out() -> None:
+    agent = make("a3c", "recurrent=true", "envs_per_worker=2")
+    x = observations(2)
+    played(agent)
+    agent.begin_rollout()
+    x[1] = np.nan
+    agent.act(x)
+    before = agent._memory
+    assert before is not None
+    rollout = played(agent, seed=1)
+    rollout.observation[0, 1] = np.nan
+    assert not agent.learn(rollout).finite
+    after = agent._memory
+    assert after is not None
+    assert bool(torch.cat([*after]).isfinite().all())
+    assert not bool(after[0][1].any())
+    assert bool(after[0][0].any())  # the other environment's is kept
 
 
 def test_acting_on_weights_that_are_not_numbers_still_acts() -> None:

@@ -79,6 +79,7 @@ def _work(told: dict[str, Any], job: Job, shared: SharedState, channel: Channel)
     played = 0 if job.state is None else unpack(job.state)
     channel.send(READY)
     wait(channel)
+    slot.beat()
     updates = 0
     while True:
         if shared.stop_at == END:
@@ -86,6 +87,7 @@ def _work(told: dict[str, Any], job: Job, shared: SharedState, channel: Channel)
         if shared.steps >= shared.stop_at:
             channel.send(STATE, pack(played))
             wait(channel)
+            slot.beat()
             continue
         not_finite = _misbehave(told, job, slot, updates, channel)
         time.sleep(told.get("seconds", 0.001))

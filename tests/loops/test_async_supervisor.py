@@ -8,6 +8,7 @@ import signal
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -203,7 +204,11 @@ def test_all_workers_killed_at_once_start_again() -> None:
         assert [member.incarnation for member in watched.supervisor.members] == [3] * 4
 
 
-def test_a_worker_that_dies_while_it_is_stopped_goes_on_from_what_it_handed_over() -> None:
+@pytest.mark.parametrize("noticed", [True, False])
+def test_a_worker_that_dies_while_it_is_stopped_goes_on_from_what_it_handed_over(
+    noticed: bool,
+) -> None:
+    """Whether its death is noticed before the others go on, or not."""
     with watch(2) as watched:
         supervisor = watched.supervisor
         supervisor.release(10**9)
@@ -212,9 +217,13 @@ def test_a_worker_that_dies_while_it_is_stopped_goes_on_from_what_it_handed_over
         watched.until_stopped()
         handed = supervisor.members[1].state
         supervisor.members[1].process.kill()
-        watched.until_deaths(1)
-        assert watched.supervisor.all_stopped  # a start is no step
+        if noticed:
+            watched.until_deaths(1)
+            assert watched.supervisor.all_stopped  # a start is no step
+        else:
+            supervisor.members[1].process.wait()
         supervisor.release(10**9)
+        watched.until_deaths(1)
         watched.until_each_has_updated()
         supervisor.call_in()
         watched.until_stopped()
@@ -222,6 +231,25 @@ def test_a_worker_that_dies_while_it_is_stopped_goes_on_from_what_it_handed_over
         assert watched.jobs[-1].state == handed
         assert watched.jobs[-1].incarnation == 0
         assert played(supervisor.members[1]) == watched.shared.slots[1].updates
+
+
+def test_a_signal_without_a_name_is_told_by_its_number() -> None:
+    with watch(1) as watched:
+        watched.supervisor.release(10**9)
+        watched.until_each_has_updated()
+        os.kill(watched.pids()[0], signal.SIGRTMIN + 1)
+        watched.until_deaths(1)
+        assert watched.deaths[0].how == f"killed by signal {signal.SIGRTMIN + 1}"
+
+
+def test_workers_import_nothing_from_the_folder_in_which_the_run_was_started(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "json.py").write_text("raise RuntimeError('not the one that was meant')")
+    monkeypatch.chdir(tmp_path)
+    with watch(1) as watched:
+        watched.supervisor.release(10**9)
+        watched.until_each_has_updated()
 
 
 def test_a_worker_that_raises_dies_with_the_last_line_of_its_error() -> None:

@@ -207,6 +207,21 @@ def test_a_stop_during_an_evaluation_leaves_the_evaluation_to_the_next_start(bed
     assert [row["frames"] for row in bed.rows("evaluation")] == [300, 300, 600, 600]
 
 
+def test_traces_of_an_evaluation_that_was_not_logged_are_dropped(bed: Bed) -> None:
+    """Several workers would come to it again at another frame."""
+    config = configure(2, frames=10**6)
+    with bed.training(config, stop=lambda: training.steps > 330) as training:
+        training.run()
+    traces = bed.folder.traces_path
+    kept = sorted(path.name for path in traces.iterdir())
+    frames, _, rest = kept[0].partition("-")
+    shutil.copy(traces / kept[0], traces / f"{int(frames) + 20:0{len(frames)}}-{rest}")
+    written = len(list(traces.iterdir()))
+    with bed.training(config):
+        assert sorted(path.name for path in traces.iterdir()) == kept
+    assert written == len(kept) + 1
+
+
 # --- rows -----------------------------------------------------------------------------------------
 
 
