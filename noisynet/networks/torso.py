@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
+import numba
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -69,20 +71,16 @@ class Torso(nn.Module):
 
     def _scaled_bytes(self, images: Tensor) -> Tensor:
         """Scaled and channels-last."""
+        small, elsewhere = images.shape[-1] < _LARGE_SIDE, images.device.type != "cpu"
         # A compiler makes one pass of it by itself, and small images are no work.
-        if torch.compiler.is_compiling() or images.shape[-1] < _LARGE_SIDE:
+        if small or elsewhere or images.shape[1] != 4 or torch.compiler.is_compiling():
             x = images.to(torch.float32, memory_format=torch.channels_last)
             return x if self.scale == 1 else x * self.scale
-        # Channel by channel takes a third of the time of torch's own transposition.
-        x = torch.empty(
-            images.shape,
-            dtype=torch.float32,
-            device=images.device,
-            memory_format=torch.channels_last,
-        )
-        for channel in range(images.shape[1]):
-            torch.mul(images[:, channel], self.scale, out=x[:, channel])
-        return x
+        batch, channels, height, width = images.shape
+        lying = torch.empty(batch, height, width, channels)
+        planes = images.contiguous().view(batch, channels, -1).numpy()
+        _interleave(planes, np.float32(self.scale), lying.view(batch, -1).numpy())
+        return lying.permute(0, 3, 1, 2)
 
     @property
     def _dtype(self) -> torch.dtype:
@@ -111,6 +109,21 @@ def _fits(kind: TorsoKind, image_shape: tuple[int, ...]) -> bool:
     if len(image_shape) != 3:
         return kind == "flat"
     return min(image_shape[1:]) >= _SMALLEST_SIDE[kind]
+
+
+# Compiled at the first use; torch's own transposition takes nine times as long.
+@numba.njit(nogil=True, error_model="numpy")
+def _interleave(planes: Any, scale: Any, out: Any) -> None:
+    """Four planes of bytes [B, 4, P], scaled, pixel by pixel [B, P · 4]."""
+    for b in range(len(planes)):
+        # Written out, so that the compiler sees four streams to be woven.
+        one, two, three, four = planes[b, 0], planes[b, 1], planes[b, 2], planes[b, 3]
+        woven = out[b]
+        for i in range(one.size):
+            woven[4 * i] = np.float32(one[i]) * scale
+            woven[4 * i + 1] = np.float32(two[i]) * scale
+            woven[4 * i + 2] = np.float32(three[i]) * scale
+            woven[4 * i + 3] = np.float32(four[i]) * scale
 
 
 def _convolved(x: Tensor, layer: nn.Conv2d) -> Tensor:
