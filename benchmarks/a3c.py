@@ -16,16 +16,14 @@ results, which are cited, written over; `--out` writes whatever there is elsewhe
 from __future__ import annotations
 
 import argparse
-import json
 import os
-import platform
 import signal
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -33,6 +31,7 @@ from typing import Any, Final
 
 import numpy as np
 import torch
+from turns import keep, machine, show, summarise
 
 from noisynet.agents import ActorCriticAgent
 from noisynet.config import ActorCriticConfig, build_config
@@ -242,31 +241,6 @@ def contestants(pfrl: str | None) -> dict[str, Entry]:
     return found
 
 
-def summarise(speeds: Mapping[str, Sequence[float]], to: str) -> dict[str, Any]:
-    """Medians, and ratios to one of them in the same round with their quartiles."""
-    summary = {}
-    for name, values in speeds.items():
-        ratios = [mine / theirs for mine, theirs in zip(values, speeds[to], strict=True)]
-        low, middle, high = statistics.quantiles(ratios, n=4)
-        summary[name] = {
-            "steps_per_second": round(statistics.median(values), 1),
-            f"ratio_to_{to}": round(middle, 3),
-            "ratio_quartiles": [round(low, 3), round(high, 3)],
-        }
-    return summary
-
-
-def show(title: str, summary: Mapping[str, Any], to: str) -> None:
-    """Print a table."""
-    print(title)
-    for name, row in summary.items():
-        low, high = row["ratio_quartiles"]
-        print(
-            f"  {name:<26}{row['steps_per_second']:>9.1f} steps/s "
-            f"{row[f'ratio_to_{to}']:>6.2f} × {to} (quartiles {low:.2f} to {high:.2f})"
-        )
-
-
 def main() -> None:
     """Let the contestants take turns, print the tables and, with the peer, write the results."""
     parser = argparse.ArgumentParser(description="Agent steps per second on atari/pong")
@@ -280,12 +254,7 @@ def main() -> None:
     options = parser.parse_args()
     count, milliseconds = normals_ms()
     report: dict[str, Any] = {
-        "machine": {
-            "cpu": platform.processor() or platform.machine(),
-            "cores": os.cpu_count(),
-            "python": platform.python_version(),
-            "torch": torch.__version__,
-        },
+        "machine": machine(),
         "rounds": options.rounds,
         "seconds": options.seconds,
     }
@@ -314,16 +283,7 @@ def main() -> None:
         first = f"{numbers[0]} workers"
         report["scaling"] = summarise(speeds, first)
         show("scaling of a3c", report["scaling"], first)
-    out = options.out or (RESULTS if options.pfrl else None)
-    if out is None:
-        print(
-            f"not written: {RESULTS.name} is cited with pfrl; give --pfrl PYTHON to measure it "
-            "too, or --out PATH to keep these figures"
-        )
-        return
-    out.parent.mkdir(parents=True, exist_ok=True)
-    out.write_text(json.dumps(report, indent=2) + "\n")
-    print(f"written to {out}")
+    keep(report, RESULTS, options.out, [] if options.pfrl else ["pfrl"])
 
 
 if __name__ == "__main__":

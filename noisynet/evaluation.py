@@ -127,9 +127,21 @@ def evaluate(
     return EvaluationResult(mean, any(trace.finished for trace in traces), traces, played)
 
 
-def make_configured_environment(config: RunConfig, num_envs: int) -> Environment:
-    """The environments of a run, for training or for evaluation."""
-    return make_environment(config.environment, num_envs, **environment_options(config))
+def make_configured_environment(
+    config: RunConfig, num_envs: int, *, alone: bool = True
+) -> Environment:
+    """The environments of a run, for training or for evaluation.
+
+    Args:
+        config: the run's.
+        num_envs: how many to play side by side.
+        alone: whether no other process of the run plays beside this one, so that it may take every
+            core.
+    """
+    options = environment_options(config)
+    if not alone and config.environment.startswith("atari/"):
+        options.setdefault("threads", 1)
+    return make_environment(config.environment, num_envs, **options)
 
 
 def environment_options(config: RunConfig) -> dict[str, Any]:

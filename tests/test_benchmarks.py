@@ -13,9 +13,16 @@ import pytest
 from torch import nn
 
 BENCHMARKS = Path(__file__).parent.parent / "benchmarks"
+PEERS = {
+    "layers": "torchrl, tianshou",
+    "dqn": "stable-baselines3, pfrl",
+    "minatar": "stable-baselines3",
+    "a3c": "pfrl",
+}
 
 
 def load(name: str, cited: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    monkeypatch.syspath_prepend(BENCHMARKS)  # as for a script
     specification = importlib.util.spec_from_file_location(f"benchmark_{name}", BENCHMARKS / name)
     assert specification is not None
     assert specification.loader is not None
@@ -47,34 +54,30 @@ def layers(cited: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     return module
 
 
-@pytest.fixture
-def dqn(cited: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    """The benchmark of training, with contestants that make a step a second."""
-    module = load("dqn.py", cited, monkeypatch)
+def with_idle_contestants(name: str, cited: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    """A benchmark of training whose contestants make a step a second."""
+    module = load(name, cited, monkeypatch)
 
-    class Idle:
-        def __init__(self, python: str, code: str) -> None:
-            pass
+    def take_turns(entries: dict[str, Any], rounds: int, _: float) -> dict[str, list[float]]:
+        return {name: [1.0] * rounds for name in entries}
 
-        def run(self, steps: int) -> float:
-            return 1.0
-
-        def stop(self) -> None:
-            pass
-
-    monkeypatch.setattr(module, "Contestant", Idle)
+    monkeypatch.setattr(module, "take_turns", take_turns)
     return module
 
 
 @pytest.fixture
+def dqn(cited: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    return with_idle_contestants("dqn.py", cited, monkeypatch)
+
+
+@pytest.fixture
+def minatar(cited: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    return with_idle_contestants("minatar.py", cited, monkeypatch)
+
+
+@pytest.fixture
 def a3c(cited: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    """The benchmark of asynchronous training, with contestants that make a step a second."""
-    module = load("a3c.py", cited, monkeypatch)
-
-    def take_turns(entries: dict[str, Any], rounds: int, seconds: float) -> dict[str, list[float]]:
-        return {name: [1.0] * rounds for name in entries}
-
-    monkeypatch.setattr(module, "take_turns", take_turns)
+    module = with_idle_contestants("a3c.py", cited, monkeypatch)
     monkeypatch.setattr(module, "normals_ms", lambda: (1, 1.0))
     return module
 
@@ -87,7 +90,7 @@ def run(module: ModuleType, *arguments: str) -> None:
         sys.argv = before
 
 
-@pytest.mark.parametrize("name", ["layers", "dqn", "a3c"])
+@pytest.mark.parametrize("name", list(PEERS))
 def test_without_peers_a_benchmark_prints_and_leaves_the_cited_results(
     name: str, request: pytest.FixtureRequest, cited: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -99,10 +102,10 @@ def test_without_peers_a_benchmark_prints_and_leaves_the_cited_results(
     said = capsys.readouterr().out
     assert "not written: cited.json is cited with " in said
     assert "--out PATH" in said
-    assert {"layers": "torchrl, tianshou", "dqn": "stable-baselines3", "a3c": "pfrl"}[name] in said
+    assert PEERS[name] in said
 
 
-@pytest.mark.parametrize("name", ["layers", "dqn", "a3c"])
+@pytest.mark.parametrize("name", list(PEERS))
 def test_a_benchmark_writes_what_there_is_where_it_is_told_to(
     name: str, request: pytest.FixtureRequest, cited: Path, tmp_path: Path
 ) -> None:
@@ -114,12 +117,14 @@ def test_a_benchmark_writes_what_there_is_where_it_is_told_to(
     assert json.loads((tmp_path / "new" / "mine.json").read_text())["rounds"] == 2
 
 
-@pytest.mark.parametrize("name", ["layers", "dqn", "a3c"])
+@pytest.mark.parametrize("name", list(PEERS))
 def test_with_its_peers_a_benchmark_writes_the_cited_results(
     name: str, request: pytest.FixtureRequest, cited: Path
 ) -> None:
     module = request.getfixturevalue(name)
     if name == "layers":
         module.peer_layers = lambda: dict.fromkeys(module.PEERS, (nn.Linear, module.no_redraw))
-    run(module, *{"layers": [], "dqn": ["--sb3", "python"], "a3c": ["--pfrl", "python"]}[name])
+    named = {"stable-baselines3": "--sb3", "pfrl": "--pfrl"}
+    given = [named[peer] for peer in PEERS[name].split(", ") if peer in named]
+    run(module, *[part for option in given for part in (option, "python")])
     assert json.loads(cited.read_text())["rounds"] == 2

@@ -44,6 +44,7 @@ class AtariEnvironment(Environment):
         max_episode_frames: emulator frames after which an episode is truncated, at the end of the
             step that reaches them; opening frames are not counted.
         noop_max: an episode begins with 0, …, noop_max no-op frames, drawn by its seed.
+        threads: how many emulate, None for as many as there are cores; no number depends on it.
     """
 
     def __init__(
@@ -55,6 +56,7 @@ class AtariEnvironment(Environment):
         pong_actions: Literal["ale", "original"] = "ale",
         max_episode_frames: int = MAX_EPISODE_FRAMES,
         noop_max: int = 30,
+        threads: int | None = None,
     ) -> None:
         if game not in ATARI_57:
             raise ValueError(
@@ -64,11 +66,14 @@ class AtariEnvironment(Environment):
         check_count("num_envs", num_envs, at_least=1)
         self._max_episode_frames = check_count("max_episode_frames", max_episode_frames, at_least=1)
         check_count("noop_max", noop_max, at_least=0)
+        if threads is not None:
+            check_count("threads", threads, at_least=1)
         original_pong = _wants_original_pong(game, pong_actions)
         height, width = SCREEN_SIZE if colour else (84, 84)
         self._vector: Any = import_extra("ale_py.vector_env", "atari").AtariVectorEnv(
             game,
             num_envs,
+            num_threads=threads or 0,
             max_num_frames_per_episode=NO_LIMIT,
             repeat_action_probability=0.0,
             # NEXT_STEP never acts here: a finished episode is always restarted by its own seed

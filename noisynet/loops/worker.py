@@ -66,7 +66,9 @@ class Worker:
         self.slot = shared.slots[number]
         self.parameters = torch.from_numpy(shared.parameters)
         self.squares = torch.from_numpy(shared.squares)
-        self.environment = make_configured_environment(settings, settings.envs_per_worker)
+        self.environment = make_configured_environment(
+            settings, settings.envs_per_worker, alone=settings.workers == 1
+        )
         spec = self.environment.spec
         self.total_steps = -(-settings.frames // spec.frames_per_step)
         self.agent = ActorCriticAgent(

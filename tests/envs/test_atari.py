@@ -157,6 +157,16 @@ def test_opening_noops_cover_0_to_30_and_no_more() -> None:
     assert max(drawn) == 30
 
 
+def test_the_number_of_threads_changes_no_frame() -> None:
+    games = []
+    for threads in (1, 3):
+        with AtariEnvironment("pong", 3, threads=threads) as env:
+            frames = [env.start([5, 6, 7])]
+            frames += [env.step(np.array([t % 6, 2, 3])).frame for t in range(12)]
+            games.append(np.stack(frames))
+    np.testing.assert_array_equal(games[0], games[1])
+
+
 def test_noop_max_0_starts_at_the_first_frame() -> None:
     with AtariEnvironment("freeway", 2, noop_max=0) as env:
         for seed in (1, 3):

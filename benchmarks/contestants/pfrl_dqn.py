@@ -1,0 +1,56 @@
+"""pfrl's DQN on atari/pong: pfrl_dqn.py plain|noisy UPDATE_PERIOD WARM_UP."""
+
+from __future__ import annotations
+
+import sys
+
+import ale_py
+import gymnasium
+import numpy as np
+import pfrl
+from gymnasium.wrappers import AtariPreprocessing, FrameStackObservation
+from torch import nn
+from turn import Turns
+
+noisy, update_period, warm_up = sys.argv[1] == "noisy", int(sys.argv[2]), int(sys.argv[3])
+gymnasium.register_envs(ale_py)
+# pfrl's own wrappers do not work with today's Gym; these are faster, too.
+game = gymnasium.make("ALE/Pong-v5", frameskip=1, repeat_action_probability=0.0)
+game = FrameStackObservation(AtariPreprocessing(game, noop_max=30), 4)
+actions = game.action_space.n
+network = nn.Sequential(
+    pfrl.nn.LargeAtariCNN(),
+    nn.Linear(512, actions),
+    pfrl.q_functions.DiscreteActionValueHead(),
+)
+if noisy:
+    pfrl.nn.to_factorized_noisy(network, sigma_scale=0.5)
+    explorer = pfrl.explorers.Greedy()
+else:
+    explorer = pfrl.explorers.LinearDecayEpsilonGreedy(
+        1.0, 0.1, 1_000, lambda: np.random.randint(actions)
+    )
+agent = pfrl.agents.DQN(
+    network,
+    pfrl.optimizers.RMSpropEpsInsideSqrt(
+        network.parameters(), lr=2.5e-4, alpha=0.95, eps=1e-2, centered=True
+    ),
+    pfrl.replay_buffers.ReplayBuffer(20_000),
+    gamma=0.99,
+    explorer=explorer,
+    gpu=-1,
+    replay_start_size=warm_up,
+    minibatch_size=32,
+    update_interval=update_period,
+    target_update_interval=10_000,
+    batch_accumulator="sum",
+    phi=lambda seen: np.asarray(seen, dtype=np.float32) / 255,
+)
+turns, (seen, _) = Turns(warm_up + 200), game.reset(seed=0)
+while True:
+    seen, reward, terminated, truncated, _ = game.step(agent.act(seen))
+    agent.observe(seen, np.sign(reward), terminated, truncated)
+    if terminated or truncated:
+        seen, _ = game.reset()
+    if not turns.step():
+        break
