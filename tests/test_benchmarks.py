@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from torch import nn
+from torch.utils.flop_counter import FlopCounterMode
 
 BENCHMARKS = Path(__file__).parent.parent / "benchmarks"
 PEERS = {
@@ -128,3 +129,13 @@ def test_with_its_peers_a_benchmark_writes_the_cited_results(
     given = [named[peer] for peer in PEERS[name].split(", ") if peer in named]
     run(module, *[part for option in given for part in (option, "python")])
     assert json.loads(cited.read_text())["rounds"] == 2
+
+
+def test_the_operations_of_an_update_are_those_that_torch_counts(
+    cited: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module = load("train_step.py", cited, monkeypatch)
+    update = module.plain_update(module.made_up_batch())
+    with FlopCounterMode(display=False) as counter:
+        update()
+    assert counter.get_total_flops() == module.operations()
