@@ -106,8 +106,10 @@ def new_figure(width: float, height: float) -> Figure:
 
 
 def short_task(task: str) -> str:
-    """An environment's name without its family; Atari's with spaces."""
+    """An environment's name without its family; Atari's with spaces, Deep Sea's with its size."""
     family, _, name = task.partition("/")
+    if family == "deep_sea":
+        return f"deep sea {name}"
     return name.replace("_", " ") if family == "atari" else name or task
 
 
@@ -176,7 +178,7 @@ def legend_above(figure: Figure, axes: Axes, columns: int = 4) -> None:
 
 def dots(points: int) -> dict[str, Any]:
     """A curve of few points shows them; one point alone would otherwise not be seen at all."""
-    return {"marker": "o", "markersize": 3} if points <= 15 else {}
+    return {"marker": "o", "markersize": 3, "clip_on": False} if points <= 15 else {}
 
 
 def short_number(value: float) -> str:

@@ -101,5 +101,5 @@ def runs(analysis: Analysis) -> Table:
                     words("; ".join(run.remarks)),
                 )
             )
-    columns = ("run", "agent", "environment", "seed", "state", "frames", "best", "last", "steps/s")
-    return Table("runs", "Runs", (*columns, "remarks"), tuple(rows))
+    columns = ("run", "agent", "environment", "seed", "state", "evaluated at (frames)")
+    return Table("runs", "Runs", (*columns, "best", "last", "steps/s", "remarks"), tuple(rows))
