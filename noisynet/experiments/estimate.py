@@ -16,8 +16,13 @@ from noisynet.experiments.progress import tail_rows
 from noisynet.runs import RunError, RunFolder
 
 _RESULTS: Final = Path(__file__).parents[2] / "benchmarks" / "results"
-# Files of the benchmarks on Atari, with the table in each that has the agents' speeds.
-_TABLES: Final = {"dqn.json": "update every 4 steps", "a3c.json": "two workers"}
+# For each family, files of the benchmarks with the table in each that has the agents' speeds.
+_TABLES: Final[dict[str, dict[str, str]]] = {
+    "atari": {"dqn.json": "update every 4 steps", "a3c.json": "two workers"},
+    "minatar": {"minatar.json": "update every step", "paces.json": "minatar"},
+    "gym": {"paces.json": "gym"},
+    "deep_sea": {"paces.json": "deep_sea"},
+}
 _ATARI_FRAMES_PER_STEP: Final = 4
 
 
@@ -87,11 +92,12 @@ def benchmark_pace(spec: RunSpec, results: Path = _RESULTS) -> Pace | None:
         spec: a run.
         results: the folder of the benchmarks' results, which stands beside the package's source.
     """
-    for file, table in _TABLES.items() if spec.family == "atari" else ():
+    frames_per_step = _ATARI_FRAMES_PER_STEP if spec.family == "atari" else 1
+    for file, table in _TABLES.get(spec.family, {}).items():
         with suppress(OSError, ValueError, KeyError, TypeError):  # not there, or not of this agent
             measured = json.loads((results / file).read_text())[table]
             speed = float(measured[spec.agent]["steps_per_second"])
-            return Pace(speed, _ATARI_FRAMES_PER_STEP, None, f"benchmarks/results/{file}")
+            return Pace(speed, frames_per_step, None, f"benchmarks/results/{file}")
     return None
 
 

@@ -10,6 +10,7 @@ import pytest
 from noisynet.experiments import PlanError, RunSpec, build_plan, run_sweep
 from noisynet.experiments.estimate import Pace, benchmark_pace, measure
 from noisynet.experiments.outlook import outlook
+from noisynet.experiments.plan_file import PLANS
 from noisynet.runs import MetricsLog, RunFolder
 
 
@@ -44,7 +45,10 @@ def test_a_run_that_has_logged_nothing_has_no_pace(tmp_path: Path) -> None:
     assert measure(folder, folder.read_config()) is None
 
 
-def test_a_dry_run_says_what_is_done_and_how_long_the_rest_takes(tmp_path: Path) -> None:
+def test_a_dry_run_says_what_is_done_and_how_long_the_rest_takes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("noisynet.experiments.outlook.benchmark_pace", lambda _: None)
     out = tmp_path / "runs"
     plan = build_plan("classic", out=out)
     done, half_done = plan.specs[0], plan.specs[4]
@@ -93,6 +97,13 @@ def test_games_that_were_never_timed_have_the_pace_of_the_benchmarks(tmp_path: P
     said = str(outlook(plan, cores=2))
     assert f"15 new; {hours:,.0f} h ({hours / 24:,.0f} days) (benchmarks/results/dqn.json)" in said
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("name", PLANS)
+def test_the_packages_plans_have_an_estimate_on_a_fresh_machine(name: str, tmp_path: Path) -> None:
+    said = str(outlook(build_plan(name, out=tmp_path / "runs"), cores=2))
+    assert "unknown" not in said
+    assert said.splitlines()[-1].startswith("about ")
 
 
 def test_what_the_benchmarks_have_not_measured_has_no_pace(tmp_path: Path) -> None:
