@@ -15,8 +15,6 @@ results, which are cited, written over; `--out` writes whatever there is elsewhe
 from __future__ import annotations
 
 import argparse
-import json
-import platform
 import statistics
 import time
 from collections.abc import Callable, Mapping
@@ -26,6 +24,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from turns import keep, machine
 
 from noisynet import NoisyLinear, resample_noise
 
@@ -210,10 +209,7 @@ def main() -> None:
         f"{drawing['factorised_randn_ms']:.3f} ms"
     )
     report = {
-        "machine": {
-            "cpu": platform.processor() or platform.machine(),
-            "python": platform.python_version(),
-        },
+        "machine": machine(),
         "threads": torch.get_num_threads(),
         "versions": {"torch": torch.__version__} | {name: metadata.version(name) for name in peers},
         "rounds": options.rounds,
@@ -222,16 +218,7 @@ def main() -> None:
         "drawing": drawing,
     }
     missing = [name for name in PEERS if name not in peers]
-    out = options.out or (None if missing else RESULTS)
-    if out is None:
-        print(
-            f"\nnot written: {RESULTS.name} is cited with {', '.join(missing)}, which cannot be "
-            "imported here; give --out PATH to keep these figures"
-        )
-        return
-    out.parent.mkdir(parents=True, exist_ok=True)
-    out.write_text(json.dumps(report, indent=2) + "\n")
-    print(f"\nwritten to {out}")
+    keep(report, RESULTS, options.out, missing)
 
 
 if __name__ == "__main__":

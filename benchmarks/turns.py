@@ -133,8 +133,8 @@ def keep(report: Mapping[str, Any], cited: Path, out: Path | None, missing: Sequ
     path = out or (None if missing else cited)
     if path is None:
         print(
-            f"not written: {cited.name} is cited with {', '.join(missing)}; give their Pythons to "
-            "measure them too, or --out PATH to keep these figures"
+            f"not written: {cited.name} is cited with {', '.join(missing)}, who did not take part; "
+            "let them, or give --out PATH to keep these figures"
         )
         return
     path.parent.mkdir(parents=True, exist_ok=True)
