@@ -56,9 +56,19 @@ def huber(error: Tensor, threshold: float = 1.0) -> Tensor:
     return quadratic * (size - 0.5 * quadratic)
 
 
+def huber_slope(error: Tensor, threshold: float = 1.0) -> Tensor:
+    """The derivative of `huber`: the error, clipped."""
+    return error.clamp(-threshold, threshold)
+
+
 def squared(error: Tensor) -> Tensor:
     """½ error²; the factor makes its gradient, like `huber`'s, the error itself (Eq. 14)."""
     return 0.5 * error.square()
+
+
+def squared_slope(error: Tensor) -> Tensor:
+    """The derivative of `squared`: the error."""
+    return error
 
 
 def mean_over_batch(loss: Tensor, weight: Tensor) -> Tensor:

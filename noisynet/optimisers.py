@@ -6,11 +6,12 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import Any, Final
 
-import numba
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
+
+from noisynet.compiled import compiled
 
 
 class CentredRMSProp(torch.optim.Optimizer):
@@ -98,6 +99,9 @@ class _Flat:
         """The step, a piece of the arrays at a time."""
         arrays = [self._flatten(gradient), *self.arrays]
         of_its_type = [arrays[0].dtype.type(rate) for rate in rates]
+        if self.size <= _PART:
+            yield partial(_centred_rmsprop, *arrays, *of_its_type)
+            return
         for start in range(0, self.size, _PART):
             pieces = [array[start : start + _PART] for array in arrays]
             yield partial(_centred_rmsprop, *pieces, *of_its_type)
@@ -133,8 +137,7 @@ def _in_many_passes(
 _PART: Final = 1 << 18
 
 
-# Compiled at the first step; a cache on disk would be a pickle.
-@numba.njit(error_model="numpy", nogil=True)
+@compiled
 def _centred_rmsprop(
     gradient: Any, parameter: Any, average: Any, square: Any, lr: Any, decay: Any, epsilon: Any
 ) -> None:
@@ -186,7 +189,7 @@ def shared_rmsprop_step(
         torch.autograd.graph.increment_version(tensor)
 
 
-@numba.njit(error_model="numpy", nogil=True)
+@compiled
 def _shared_rmsprop(
     parameter: Any, square: Any, gradient: Any, lr: Any, decay: Any, epsilon: Any
 ) -> None:

@@ -1,26 +1,24 @@
 """An update computed by two threads, while the agent goes on acting.
 
 The operations of an update on a small batch gain little from threads of their own: with two they
-take 0.7 of the time. Here each operation keeps to one thread, and whole operations are shared out:
-a learner walks through the network and back, and puts up what nobody waits for, the gradients of
-the weights, for whoever is free. Who computes what changes no number.
+take 0.7 of the time. Here each operation keeps to one thread, and an update falls into tasks: a
+learner does them, and the first thread does some as soon as it has nothing else to do. Who does
+what changes no number.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from functools import partial
-from queue import SimpleQueue
-from typing import Generic, TypeVar
+from contextlib import suppress
+from queue import Empty, SimpleQueue
+from typing import Any, Generic, TypeVar
 
 import torch
-from torch import Tensor, nn
-from torch.utils.hooks import RemovableHandle
+
+from noisynet.networks import Share, Task
 
 Result = TypeVar("Result")
-Shared = SimpleQueue[Callable[[], None] | None]
-"""Work for whoever is free; None is the end."""
 
 
 class Learner:
@@ -34,94 +32,83 @@ class Learner:
         torch.set_num_threads(threads)
         self._executor = ThreadPoolExecutor(1, "learner", _prepare, (threads, _flushes()))
 
-    def start(self, work: Callable[[Shared], Result]) -> InFlight[Result]:
-        """Begin work that may put up parts of itself to be shared."""
-        shared: Shared = SimpleQueue()
-        return InFlight(shared, self._executor.submit(_share, work, shared))
+    def start(self, work: Callable[[Share], Result]) -> InFlight[Result]:
+        """Begin work that shares out tasks of itself."""
+        tasks = _Tasks()
+        return InFlight(tasks, self._executor.submit(tasks.lead, work))
 
-    def share(self, parts: Iterable[Callable[[], None]]) -> None:
-        """Do all of these in the two threads."""
-
-        def put_up(shared: Shared) -> None:
-            for part in parts:
-                shared.put(part)
-
-        self.start(put_up).join()
+    def share(self, tasks: Sequence[Task]) -> list[Any]:
+        """Do all of these in the two threads; their results in order."""
+        return self.start(lambda share: share(tasks)).join()
 
 
 class InFlight(Generic[Result]):
     """Work that the learner has begun.
 
     Args:
-        shared: what it puts up.
+        tasks: what it shares out.
         future: what comes of it.
     """
 
-    def __init__(self, shared: Shared, future: Future[Result]) -> None:
-        self._shared, self._future = shared, future
+    def __init__(self, tasks: _Tasks, future: Future[Result]) -> None:
+        self._tasks, self._future = tasks, future
 
     def join(self) -> Result:
         """Take part in what is left, and wait for the result."""
-        _take_part(self._shared)
+        self._tasks.help()
         return self._future.result()
 
 
-def share_gradients(network: nn.Module, loss_of: Callable[[], Tensor], shared: Shared) -> Tensor:
-    """The loss; its gradients are computed as by `loss.backward()`, those of weights by `shared`.
+class _Tasks:
+    """Tasks that two threads take from one queue."""
 
-    Args:
-        network: whose parameters get a `grad`; they have none so far.
-        loss_of: passes through the network once and gives the loss.
-        shared: takes the work that can wait.
-    """
-    outputs: list[tuple[nn.Module, Tensor]] = []
-    watching: list[RemovableHandle] = [
-        layer.register_forward_hook(lambda layer, _, output: outputs.append((layer, output)))
-        for layer in network.modules()
-        if any(parameter.requires_grad for parameter in layer.parameters(recurse=False))
-    ]
-    try:
-        loss = loss_of()
-    finally:
-        for handle in watching:
-            handle.remove()
-    for layer, output in outputs:
-        _put_up(layer, output, shared)
-    torch.autograd.grad(loss, [output for _, output in outputs], retain_graph=True)
-    return loss.detach()
+    def __init__(self) -> None:
+        self._open: SimpleQueue[_Job | None] = SimpleQueue()
 
+    def lead(self, work: Callable[[Share], Result]) -> Result:
+        """Do the work, and whatever of its tasks nobody else does."""
+        try:
+            return work(self._share)
+        finally:
+            self._open.put(None)  # there will be no more
 
-def _put_up(layer: nn.Module, output: Tensor, shared: Shared) -> None:
-    """Share the gradients of a layer's weights as soon as the gradient has come to its output."""
+    def help(self) -> None:
+        """Do tasks until there will be no more."""
+        while (job := self._open.get()) is not None:
+            job.do()
 
-    def come(gradient: Tensor) -> None:
-        handle.remove()  # `_weigh` sets out from this output, too
-        shared.put(partial(_weigh, layer, output, gradient))
-
-    handle = output.register_hook(come)
+    def _share(self, tasks: Sequence[Task]) -> list[Any]:
+        done: SimpleQueue[_Job] = SimpleQueue()
+        jobs = [_Job(task, done) for task in tasks]
+        for job in jobs:
+            self._open.put(job)
+        with suppress(Empty):
+            while (mine := self._open.get_nowait()) is not None:
+                mine.do()
+        for _ in jobs:
+            done.get()
+        return [job.result() for job in jobs]
 
 
-def _weigh(layer: nn.Module, output: Tensor, gradient: Tensor) -> None:
-    parameters = [p for p in layer.parameters(recurse=False) if p.requires_grad]
-    # The learner may still need the graph for the way further back.
-    gradients = torch.autograd.grad(output, parameters, gradient, retain_graph=True)
-    for parameter, its_gradient in zip(parameters, gradients, strict=True):
-        parameter.grad = its_gradient
+class _Job:
+    """A task, and what became of it."""
 
+    def __init__(self, task: Task, done: SimpleQueue[_Job]) -> None:
+        self._task, self._done = task, done
+        self._result: Any = None
+        self._error: BaseException | None = None
 
-def _share(work: Callable[[Shared], Result], shared: Shared) -> Result:
-    try:
-        result = work(shared)
-    finally:
-        for _ in range(2):  # for each of the threads
-            shared.put(None)
-    _take_part(shared)
-    return result
+    def do(self) -> None:
+        try:
+            self._result = self._task()
+        except BaseException as error:
+            self._error = error
+        self._done.put(self)
 
-
-def _take_part(shared: Shared) -> None:
-    while (work := shared.get()) is not None:
-        work()
+    def result(self) -> Any:
+        if self._error is not None:
+            raise self._error
+        return self._result
 
 
 def _prepare(threads: int, flushing: bool) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
-from concurrent.futures import Future
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import partial
@@ -15,12 +14,20 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from noisynet import config, losses
+from noisynet import config
 from noisynet.agents.exploration import epsilon_at, epsilon_greedy
-from noisynet.agents.pairing import Learner, Shared, share_gradients
+from noisynet.agents.gradient import Columns, Gradient, ValueGradient
+from noisynet.agents.pairing import Learner
 from noisynet.agents.streams import numpy_stream, torch_stream
 from noisynet.layers import held_noise, hold_noise, noise_off, resample_noise
-from noisynet.networks import NetworkShape, TorsoKind, ValueNetwork, view_with_own_noise
+from noisynet.networks import (
+    NetworkShape,
+    Share,
+    TorsoKind,
+    ValueNetwork,
+    in_turn,
+    view_with_own_noise,
+)
 from noisynet.optimisers import CentredRMSProp
 from noisynet.replay import TransitionBatch
 
@@ -65,16 +72,6 @@ class Learnt:
     td_error: NDArray[np.float32]
 
 
-@dataclass(frozen=True)
-class _Gradient:
-    """What is left of a pass when the gradients are in the parameters."""
-
-    loss: Tensor
-    error: Tensor
-    target: Tensor
-    batch: TransitionBatch
-
-
 class ValueAgent:
     """Acts, learns, and gives and takes its whole state.
 
@@ -107,13 +104,17 @@ class ValueAgent:
         self.online = online.to(self.device)
         self.acting = view_with_own_noise(self.online)
         self.target = copy.deepcopy(self.online).requires_grad_(False)
+        learning = settings.learning
+        self.gradient = ValueGradient(
+            self.online, self.target, learning.loss, learning.double_q, self._redraw
+        )
         self.optimiser = _optimiser(settings.optimiser, self.online)
         self.streams = {role: torch_stream(settings.seed, role, device) for role in NOISE_ROLES}
         self.explore = numpy_stream(settings.seed, "explore")
         self.learner = learner
         self.updates = 0
         self._redraw_due = True
-        self._update: Callable[[], _Gradient] | None = None
+        self._update: tuple[TransitionBatch, Callable[[], Gradient]] | None = None
         self._streams_at_begin: dict[str, Tensor] = {}
 
     # --- act -------------------------------------------------------------------------------------
@@ -173,34 +174,30 @@ class ValueAgent:
         """
         if self._update is not None:
             raise RuntimeError("begin expected no update under way: call finish first")
+        work = partial(self._gradient, batch)
         if self.learner is None:
-            self._update = partial(self._gradient, batch, partial(self._target_values, batch))
+            self._update = batch, partial(work, in_turn)
             return
         self._streams_at_begin = self._stream_states()
         del self._streams_at_begin["stream.act"]  # acting goes on
-        q_t: Future[Tensor] = Future()
-        self._update = self.learner.start(partial(self._gradient, batch, q_t.result)).join
-        try:
-            q_t.set_result(self._target_values(batch))
-        except BaseException as error:
-            q_t.set_exception(error)
-            raise
+        self._update = batch, self.learner.start(work).join
 
     def finish(self) -> Learnt:
         """Move the weights by the update that was begun."""
         if self._update is None:
             raise RuntimeError("finish expected an update under way: call begin first")
-        update, self._update = self._update, None
-        gradient = update()
+        (batch, compute), self._update = self._update, None
+        gradient = compute()
         self._streams_at_begin = {}
         value = float(gradient.loss)
         if not np.isfinite(value):
-            raise NonFiniteLoss(self._where_not_finite(value, gradient))
+            raise NonFiniteLoss(self._where_not_finite(value, gradient, batch))
         if self.config.learning.max_gradient_norm is not None:
             norm = self.config.learning.max_gradient_norm
             nn.utils.clip_grad_norm_(self.online.parameters(), norm)
-        if self.learner is not None and isinstance(self.optimiser, CentredRMSProp):
-            self.learner.share(self.optimiser.parts())
+        if isinstance(self.optimiser, CentredRMSProp):
+            share = in_turn if self.learner is None else self.learner.share
+            share(self.optimiser.parts())
         else:
             self.optimiser.step()
         self.updates += 1
@@ -208,59 +205,20 @@ class ValueAgent:
             self._redraw_due = True
         return Learnt(value, gradient.error.cpu().numpy())
 
-    def _gradient(
-        self, batch: TransitionBatch, q_t: Callable[[], Tensor], shared: Shared | None = None
-    ) -> _Gradient:
-        """Leave the gradient of the loss in the online network's parameters.
-
-        Args:
-            batch: what is learnt from.
-            q_t: gives the target network's values at y.
-            shared: takes what another thread may do; None to do all of it here.
-        """
-        x, action, reward, discount, weight = (
-            self.to_device(column)
-            for column in (batch.x, batch.action, batch.reward, batch.discount, batch.weight)
-        )
-        elementwise = losses.huber if self.config.learning.loss == "huber" else losses.squared
-        error = target = reward
-
-        def loss_of() -> Tensor:
-            nonlocal error, target
-            q_tm1 = self.online(x)
-            if selector is None:
-                target = losses.q_learning_target(reward, discount, q_t())
-            else:
-                target = losses.double_q_target(reward, discount, q_t(), selector)
-            error = losses.td_error(q_tm1, action, target)
-            return losses.mean_over_batch(elementwise(error), weight)
-
-        self.optimiser.zero_grad(set_to_none=True)
-        with self._mean_unless(self.online, self._noise_in("learning")):
-            selector = self._selecting_values(batch)
-            self._redraw(self.online, "online")  # ξ, held over the batch
-            if shared is not None:
-                loss = share_gradients(self.online, loss_of, shared)
-            else:
-                loss = loss_of()
-                loss.backward()
-        return _Gradient(loss.detach(), error.detach(), target, batch)
-
-    @torch.no_grad()
-    def _target_values(self, batch: TransitionBatch) -> Tensor:
-        with self._mean_unless(self.target, self._noise_in("learning")):
-            self._redraw(self.target, "target")  # ξ′
-            q_t: Tensor = self.target(self.to_device(batch.y))
-            return q_t
-
-    @torch.no_grad()
-    def _selecting_values(self, batch: TransitionBatch) -> Tensor | None:
-        """The online network's values at y, which choose the action there with double Q."""
-        if not self.config.learning.double_q:
-            return None
-        self._redraw(self.online, "select")  # ξ″
-        q_t_selector: Tensor = self.online(self.to_device(batch.y))
-        return q_t_selector
+    def _gradient(self, batch: TransitionBatch, share: Share) -> Gradient:
+        learning = self._noise_in("learning")
+        with self._mean_unless(self.online, learning), self._mean_unless(self.target, learning):
+            return self.gradient.compute(
+                Columns(
+                    x=self.to_device(batch.x),
+                    action=self.to_device(batch.action),
+                    reward=self.to_device(batch.reward),
+                    discount=self.to_device(batch.discount),
+                    y=self.to_device(batch.y),
+                    weight=self.to_device(batch.weight),
+                ),
+                share,
+            )
 
     def sync_target(self) -> None:
         """ζ⁻ ← ζ: weights only, each network keeps its own ε."""
@@ -276,11 +234,10 @@ class ValueAgent:
     def _mean_unless(self, network: nn.Module, noisy: bool) -> AbstractContextManager[None]:
         return nullcontext() if self.noisy is None or noisy else noise_off(network)
 
-    def _where_not_finite(self, loss: float, gradient: _Gradient) -> str:
+    def _where_not_finite(self, loss: float, gradient: Gradient, batch: TransitionBatch) -> str:
         columns = {"reward": "reward", "the observations": "x", "the observations after": "y"}
         places = [
-            (name, torch.from_numpy(getattr(gradient.batch, column)))
-            for name, column in columns.items()
+            (name, torch.from_numpy(getattr(batch, column))) for name, column in columns.items()
         ]
         places += self.online.state_dict().items()
         places += [(f"target {name}", value) for name, value in self.target.state_dict().items()]

@@ -110,11 +110,13 @@ def make_training(
 
 def _learner(config: Config, device: torch.device | str) -> Learner | None:
     """A second thread for updates, where they are large and there are cores to share out."""
-    threads = torch.get_num_threads()
-    large = config.environment.startswith("atari/")  # passing small work on takes longer than it
-    if torch.device(device).type != "cpu" or threads < 2 or not large:
+    if torch.device(device).type != "cpu":
         return None
-    return Learner(threads // 2)
+    threads = torch.get_num_threads()
+    large = config.environment.startswith("atari/")
+    if not large:  # passing small work on, even within an operation, takes longer than doing it
+        torch.set_num_threads(1)
+    return Learner(threads // 2) if large and threads > 1 else None
 
 
 class Training:

@@ -8,6 +8,7 @@ from noisynet.networks.actor_critic import (
 from noisynet.networks.build import NetworkShape, ValueNetwork, noisy_linear, view_with_own_noise
 from noisynet.networks.flat import flatten_parameters, views_of
 from noisynet.networks.heads import DuelingHead, QHead, fully_connected
+from noisynet.networks.passes import Share, Task, ValuePass, in_turn
 from noisynet.networks.torso import Torso, TorsoKind, fitting_torso
 
 __all__ = [
@@ -16,13 +17,17 @@ __all__ = [
     "DuelingHead",
     "NetworkShape",
     "QHead",
+    "Share",
     "State",
+    "Task",
     "Torso",
     "TorsoKind",
     "ValueNetwork",
+    "ValuePass",
     "fitting_torso",
     "flatten_parameters",
     "fully_connected",
+    "in_turn",
     "noisy_linear",
     "view_with_own_noise",
     "views_of",

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final, Literal
 
-import numba
 import numpy as np
 import torch
 from torch import Tensor, nn
+
+from noisynet.compiled import compiled
+from noisynet.networks.small import convolve_planes
 
 TorsoKind = Literal["nature", "a3c", "minatar", "flat"]
 """The convolutions of Mnih et al. 2015, those of Mnih et al. 2016 (and 2013), those of Young & Tian
@@ -49,24 +51,38 @@ class Torso(nn.Module):
 
     def forward(self, observation: Tensor) -> Tensor:
         """The features of a batch of observations."""
-        images = observation.reshape(-1, *self.image_shape)
-        dtype, is_image = self._dtype, len(self.image_shape) == 3
-        if is_image and images.dtype == torch.uint8 and dtype == torch.float32:
-            x = self._scaled_bytes(images)
-        else:
-            x = images.to(dtype) * self.scale
-            x = x.contiguous(memory_format=torch.channels_last) if is_image else x
-        if self.kind == "a3c" and len(images) <= _FEW and not torch.is_grad_enabled():
+        if not torch.is_grad_enabled() and self.sees_planes(observation):
+            (layer,) = (layer for layer in self.layers if isinstance(layer, nn.Conv2d))
+            planes = observation.reshape(-1, *self.image_shape)
+            return convolve_planes(planes, layer).flatten(1)
+        x = self.prepared(observation)
+        if self.kind == "a3c" and len(x) <= _FEW and not torch.is_grad_enabled():
             return self._as_matrix_products(x)
         features: Tensor = self.layers(x)
         return features
+
+    def sees_planes(self, observation: Tensor) -> bool:
+        """Whether observations are nearly empty planes of bytes for one convolution, on a CPU."""
+        as_they_are = observation.dtype == torch.uint8 and self.scale == 1
+        here = observation.device.type == "cpu" and not torch.compiler.is_compiling()
+        return self.kind == "minatar" and as_they_are and here and self._dtype == torch.float32
+
+    def prepared(self, observation: Tensor) -> Tensor:
+        """What the first layer takes: floats, scaled; images with their channels last in memory."""
+        images = observation.reshape(-1, *self.image_shape)
+        dtype, is_image = self._dtype, len(self.image_shape) == 3
+        if is_image and images.dtype == torch.uint8 and dtype == torch.float32:
+            return self._scaled_bytes(images)
+        x = images.to(dtype)
+        x = x if self.scale == 1 else x * self.scale
+        return x.contiguous(memory_format=torch.channels_last) if is_image else x
 
     def _as_matrix_products(self, x: Tensor) -> Tensor:
         """What `layers` give, in half the time where one acts: there is little to prepare."""
         x = x.permute(0, 2, 3, 1)  # [B, height, width, channels], as it lies in memory
         for layer in self.layers:
             if isinstance(layer, nn.Conv2d):
-                x = _convolved(x, layer).relu_()
+                x = convolved(patches_of(x, layer), layer).relu_()
         return x.permute(0, 3, 1, 2).flatten(1)
 
     def _scaled_bytes(self, images: Tensor) -> Tensor:
@@ -111,8 +127,8 @@ def _fits(kind: TorsoKind, image_shape: tuple[int, ...]) -> bool:
     return min(image_shape[1:]) >= _SMALLEST_SIDE[kind]
 
 
-# Compiled at the first use; torch's own transposition takes nine times as long.
-@numba.njit(nogil=True, error_model="numpy")
+# Torch's own transposition takes nine times as long.
+@compiled
 def _interleave(planes: Any, scale: Any, out: Any) -> None:
     """Four planes of bytes [B, 4, P], scaled, pixel by pixel [B, P · 4]."""
     for b in range(len(planes)):
@@ -126,20 +142,30 @@ def _interleave(planes: Any, scale: Any, out: Any) -> None:
             woven[4 * i + 3] = np.float32(four[i]) * scale
 
 
-def _convolved(x: Tensor, layer: nn.Conv2d) -> Tensor:
-    """A convolution [B, height, width, channels] as one product of its patches and its weights."""
+def convolved(patches: Tensor, layer: nn.Conv2d) -> Tensor:
+    """A convolution [B, rows, columns, filters] as one product of patches and weights."""
+    weight = layer.weight.permute(0, 2, 3, 1).reshape(layer.out_channels, -1)
+    assert layer.bias is not None, "every convolution here has one"
+    y = torch.addmm(layer.bias, patches.flatten(0, 2), weight.t())
+    return y.view(*patches.shape[:3], layer.out_channels)
+
+
+def patches_of(x: Tensor, layer: nn.Conv2d) -> Tensor:
+    """What each output of a convolution sees of x [B, height, width, channels], in one row.
+
+    Returns:
+        [B, rows, columns, kernel height · kernel width · channels].
+    """
     batch, height, width, channels = x.shape
     side, step = layer.kernel_size[0], layer.stride[0]
     rows, columns = (height - side) // step + 1, (width - side) // step + 1
     line = width * channels
     # A line of a patch, over all channels, is in one piece.
-    patches = x.as_strided(
+    lines = x.as_strided(
         (batch, rows, columns, side, side * channels),
         (height * line, step * line, step * channels, line, 1),
-    ).reshape(batch * rows * columns, -1)
-    weight = layer.weight.permute(0, 2, 3, 1).reshape(layer.out_channels, -1)
-    assert layer.bias is not None, "every convolution here has one"
-    return torch.addmm(layer.bias, patches, weight.t()).view(batch, rows, columns, -1)
+    )
+    return lines.flatten(3)
 
 
 def _nature(channels: int) -> nn.Sequential:

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import dataclasses
+import operator
+import threading
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from numpy.typing import NDArray
-from torch import nn
 
 from noisynet.agents import Learner, NonFiniteLoss, ValueAgent
-from noisynet.agents.pairing import share_gradients
 from noisynet.config import VALUE_AGENTS, Config, build_config
 from noisynet.envs import EnvironmentSpec
+from noisynet.networks import Share
 from noisynet.replay import TransitionBatch
 
 SCREEN = EnvironmentSpec("atari/pong", 6, (84, 84), "uint8", 4, 4)
@@ -74,24 +76,22 @@ def test_two_threads_learn_bit_for_bit_what_one_does(agent: str, settings: tuple
     assert not [name for name in ours if not torch.equal(ours[name], theirs[name])]
 
 
-def test_a_thousand_updates_in_two_threads_are_those_of_one() -> None:
+def test_tasks_of_a_thousand_updates_give_their_results_in_order() -> None:
     """Races would show in one of so many."""
-    network = nn.Sequential(nn.Linear(8, 16), nn.ReLU(inplace=True), nn.Linear(16, 4))
-    learner, x = Learner(1), torch.randn(32, 8, generator=torch.Generator().manual_seed(0))
+    learner = Learner(1)
+
+    def work(share: Share) -> list[list[int]]:
+        squares = share([partial(pow, number, 2) for number in range(7)])
+        return [squares, share([partial(operator.neg, square) for square in squares])]
+
     for _ in range(1_000):
-        network.zero_grad(set_to_none=True)
-        learner.start(
-            lambda shared: share_gradients(network, lambda: network(x).square().mean(), shared)
-        ).join()
-        shared_out = [parameter.grad for parameter in network.parameters()]
-        network.zero_grad(set_to_none=True)
-        network(x).square().mean().backward()
-        for parameter, gradient in zip(network.parameters(), shared_out, strict=True):
-            assert gradient is not None
-            assert torch.equal(gradient, torch.as_tensor(parameter.grad))
-        with torch.no_grad():
-            for parameter in network.parameters():
-                parameter.add_(torch.as_tensor(parameter.grad), alpha=-0.01)
+        squares = [number**2 for number in range(7)]
+        assert learner.start(work).join() == [squares, [-square for square in squares]]
+
+
+def test_the_first_thread_takes_part_as_soon_as_it_joins() -> None:
+    met = threading.Barrier(2, timeout=30)  # only two threads at once pass it
+    assert Learner(1).start(lambda share: share([met.wait, met.wait])).join() in ([0, 1], [1, 0])
 
 
 def test_nothing_that_acting_depends_on_changes_while_an_update_is_under_way() -> None:
@@ -141,7 +141,7 @@ def test_what_fails_in_either_thread_is_raised_and_leaves_nobody_waiting(column:
 def test_what_is_shared_out_is_done_once_and_completely() -> None:
     done: list[int] = []
     learner = Learner(1)
-    learner.share(lambda n=number: done.append(n) for number in range(200))  # type: ignore[misc]
+    learner.share([partial(done.append, number) for number in range(200)])
     assert sorted(done) == list(range(200))
     with pytest.raises(ZeroDivisionError):
         learner.share([lambda: done.append(1 // 0)] * 5)
