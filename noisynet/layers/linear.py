@@ -293,34 +293,6 @@ class NoisyLinear(nn.Module):
         # Not while compiling or exporting: the batch size may be left open there.
         return not torch.compiler.is_compiling() and x.numel() <= _SMALL_BATCH * self.in_features
 
-    @torch.no_grad()
-    def keep_gradients(self, weight: Tensor, bias: Tensor | None) -> None:
-        """Make gradients of the weights in force the parameters' own (Eqs. 12, 13).
-
-        For passes that are computed by hand, with one sample for all rows: dμ = dW, dσ = dW ⊙ ε.
-        """
-        noise: list[Tensor | None] = [None, None]
-        if not self._noise_off:
-            noise = [
-                self._weight_noise_times(weight),
-                None if bias is None else bias * self._bias_noise(),
-            ]
-        for mu, d_mu, sigma, d_sigma in (
-            (self.weight_mu, weight, self.weight_sigma, noise[0]),
-            (self.bias_mu, bias, self.bias_sigma, noise[1]),
-        ):
-            if mu is not None and sigma is not None:
-                mu.grad = d_mu
-                sigma.grad = d_sigma if sigma.requires_grad else None
-
-    def _weight_noise_times(self, gradient: Tensor) -> Tensor:
-        if self.noise == "independent":
-            assert self.epsilon_weight is not None
-            return gradient * self.epsilon_weight
-        assert self.epsilon_in is not None
-        assert self.epsilon_out is not None
-        return (gradient * self.epsilon_in).mul_(self.epsilon_out.unsqueeze(-1))  # Eq. 10
-
     def _bias_noise(self) -> Tensor:
         epsilon = self.epsilon_out if self.noise == "factorised" else self.epsilon_bias  # Eq. 11
         assert epsilon is not None

@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from noisynet.layers import NoisyLinear
 from noisynet.networks.build import ValueNetwork
 from noisynet.networks.heads import DuelingHead, QHead
+from noisynet.networks.perturbation import keep_gradients, perturbed_weight
 from noisynet.networks.small import (
     convolve_planes,
     convolve_planes_backward,
@@ -216,7 +217,8 @@ class _StreamPass:
         """The steps from features [B, F] to outputs."""
         steps = []
         for number, layer in enumerate(self.layers, start=1):
-            weight, bias, relu = layer.weight, layer.bias, number < len(self.layers)
+            weight = perturbed_weight(layer) if isinstance(layer, NoisyLinear) else layer.weight
+            bias, relu = layer.bias, number < len(self.layers)
             if is_small(weight):
                 y = dense(x, weight, bias, relu)
             else:
@@ -275,6 +277,6 @@ def _weigh(layer: nn.Linear | NoisyLinear, gradient: Tensor, x: Tensor) -> None:
 def _keep(layer: nn.Linear | NoisyLinear, weight: Tensor, bias: Tensor) -> None:
     """Make gradients of the weights in force the parameters' own."""
     if isinstance(layer, NoisyLinear):
-        layer.keep_gradients(weight, bias)
+        keep_gradients(layer, weight, bias)
     else:
         layer.weight.grad, layer.bias.grad = weight, bias

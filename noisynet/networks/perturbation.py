@@ -1,0 +1,78 @@
+"""The noise of a layer's weights in one pass over memory, forward and backward.
+
+Autograd's way makes a pass for each product; where layers are large, passes are what noise costs.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from noisynet.compiled import compiled
+from noisynet.layers import NoisyLinear
+
+
+@torch.no_grad()
+def perturbed_weight(layer: NoisyLinear) -> Tensor:
+    """The weights in force: μw + σw⊙εw (Eq. 9), or μw where the noise is off."""
+    if layer._noise_off or not _is_for_one_pass(layer):
+        return layer.weight
+    weight = torch.empty_like(layer.weight_mu)
+    _perturb(*_arrays(layer.weight_mu, layer.weight_sigma, *_noise(layer), weight))
+    return weight
+
+
+@torch.no_grad()
+def keep_gradients(layer: NoisyLinear, weight: Tensor, bias: Tensor) -> None:
+    """Make gradients of the weights and biases in force the parameters' own.
+
+    dμ = dW and dσ = dW ⊙ ε (Eqs. 12, 13), with one sample for all rows.
+    """
+    layer.weight_mu.grad = weight
+    layer.weight_sigma.grad = None
+    if layer.bias_mu is not None and layer.bias_sigma is not None:
+        layer.bias_mu.grad, layer.bias_sigma.grad = bias, None
+    if layer._noise_off or not layer.weight_sigma.requires_grad:
+        return
+    if _is_for_one_pass(layer):
+        layer.weight_sigma.grad = torch.empty_like(weight)
+        _multiply_by_noise(*_arrays(weight, *_noise(layer), layer.weight_sigma.grad))
+    elif layer.epsilon_weight is not None:  # independent
+        layer.weight_sigma.grad = weight * layer.epsilon_weight
+    else:
+        inputs, outputs = _noise(layer)
+        layer.weight_sigma.grad = (weight * inputs).mul_(outputs.unsqueeze(-1))  # Eq. 10
+    noise = layer.epsilon_out if layer.noise == "factorised" else layer.epsilon_bias  # Eq. 11
+    if layer.bias_sigma is not None and noise is not None:
+        layer.bias_sigma.grad = bias * noise
+
+
+def _is_for_one_pass(layer: NoisyLinear) -> bool:
+    return layer.noise == "factorised" and layer.weight_mu.dtype == torch.float32
+
+
+def _noise(layer: NoisyLinear) -> tuple[Tensor, Tensor]:
+    """f(ε) of the inputs and of the outputs."""
+    assert layer.epsilon_in is not None
+    assert layer.epsilon_out is not None
+    return layer.epsilon_in, layer.epsilon_out
+
+
+def _arrays(*tensors: Tensor) -> list[Any]:
+    return [tensor.detach().numpy() for tensor in tensors]
+
+
+@compiled
+def _perturb(mu: Any, sigma: Any, inputs: Any, outputs: Any, weight: Any) -> None:
+    for o in range(len(outputs)):
+        for i in range(len(inputs)):
+            weight[o, i] = mu[o, i] + sigma[o, i] * (outputs[o] * inputs[i])  # Eqs. 9, 10
+
+
+@compiled
+def _multiply_by_noise(gradient: Any, inputs: Any, outputs: Any, product: Any) -> None:
+    for o in range(len(outputs)):
+        for i in range(len(inputs)):
+            product[o, i] = gradient[o, i] * (outputs[o] * inputs[i])  # Eq. 10
