@@ -19,15 +19,18 @@ check: $(INSTALLED)
 test-slow: $(INSTALLED) ## the tests marked slow: every game, learning, exhaustive faults; hours
 	$(BIN)/python -m pytest -m slow --timeout=3600
 
-# SB3 and PFRL are the Pythons of the peers' environments, without which the cited results stay.
-bench: $(INSTALLED) ## every benchmark, one after the other; with peers: make bench SB3=… PFRL=…
+# SB3, PFRL, TIANSHOU and TORCHRL are the Pythons of the peers' environments, without which the cited results stay.
+peer = $(if $(2),--$(1) $(2))
+bench: $(INSTALLED) ## every benchmark, one after the other; with peers: make bench SB3=… PFRL=… TIANSHOU=… TORCHRL=…
 	$(BIN)/python benchmarks/layers.py
 	$(BIN)/python benchmarks/train_step.py
 	$(BIN)/python benchmarks/replay.py
 	$(BIN)/python benchmarks/checkpoint.py
-	$(BIN)/python benchmarks/dqn.py $(if $(SB3),--sb3 $(SB3)) $(if $(PFRL),--pfrl $(PFRL))
-	$(BIN)/python benchmarks/minatar.py $(if $(SB3),--sb3 $(SB3))
-	$(BIN)/python benchmarks/a3c.py $(if $(PFRL),--pfrl $(PFRL))
+	$(BIN)/python benchmarks/dqn.py $(call peer,sb3,$(SB3)) $(call peer,pfrl,$(PFRL)) \
+		$(call peer,tianshou,$(TIANSHOU)) $(call peer,torchrl,$(TORCHRL))
+	$(BIN)/python benchmarks/minatar.py $(call peer,sb3,$(SB3))
+	$(BIN)/python benchmarks/a3c.py $(call peer,pfrl,$(PFRL)) $(call peer,sb3,$(SB3))
+	$(BIN)/python benchmarks/growth.py
 	$(BIN)/python benchmarks/report.py
 
 format: $(INSTALLED)

@@ -1,16 +1,19 @@
-"""Asynchronous training on atari/pong: agent steps per second, ours against pfrl's A3C.
+"""Actors and critics on atari/pong: agent steps per second, ours against pfrl's and SB3's.
 
 The workload is A3C's: roll-outs of 5 steps, frame skip 4, convolutions of 16 and 32 filters and 256
-hidden units, shared RMSProp. Each contestant is a group of processes of its own, the real command
-where it is ours. They take turns of a few seconds, the others stopped meanwhile (SIGSTOP), so that
-a busy machine slows all alike.
+hidden units, RMSProp. stable-baselines3 has A2C instead: its 2 environments stand beside 2 workers,
+its 16 beside 2 workers with 8 each. Each contestant is a group of processes of its own, the real
+command where it is ours. They take turns of a few seconds, the others stopped meanwhile (SIGSTOP),
+so that a busy machine slows all alike.
 
-    python benchmarks/a3c.py --pfrl path/to/environment/bin/python
+    python benchmarks/a3c.py --pfrl PYTHON --sb3 PYTHON
 
-pfrl needs an environment of its own outside the repository: `pip install torch==2.13.0`, then `pip
-install pfrl gymnasium ale-py opencv-python-headless`. It plays through Gymnasium's preprocessing,
-which is faster than its own wrappers (and those do not work with today's Gym). Only with it are the
-results, which are cited, written over; `--out` writes whatever there is elsewhere.
+Peers need environments of their own outside the repository, of which PYTHON is path/to/bin/python:
+`pip install torch==2.13.0` first, then `pip install pfrl gymnasium ale-py opencv-python-headless`
+for one, `pip install stable-baselines3 ale-py opencv-python-headless` for the other. pfrl plays
+through Gymnasium's preprocessing, which is faster than its own wrappers (and those do not work with
+today's Gym). Only with both are the results, which are cited, written over; `--out` writes whatever
+there is elsewhere.
 """
 
 from __future__ import annotations
@@ -31,7 +34,7 @@ from typing import Any, Final
 
 import numpy as np
 import torch
-from turns import keep, machine, show, summarise
+from turns import CONTESTANTS, keep, machine, show, summarise
 
 from noisynet.agents import ActorCriticAgent
 from noisynet.config import ActorCriticConfig, build_config
@@ -41,52 +44,6 @@ from noisynet.loops.shared_state import SharedState
 RESULTS = Path(__file__).parent / "results" / "a3c.json"
 WARM_UP_STEPS: Final = 400
 SCALING: Final = (1, 2, 4, 8, 16)
-
-PFRL: Final = """
-import sys
-import ale_py, gymnasium, numpy as np, pfrl, torch
-from gymnasium.wrappers import AtariPreprocessing, FrameStackObservation
-from torch import nn
-
-gymnasium.register_envs(ale_py)
-torch.set_num_threads(1)
-noisy, workers, path = sys.argv[1] == "noisy", int(sys.argv[2]), sys.argv[3]
-count = np.memmap(path, np.int64, "r+", shape=(1,))
-
-class Game:
-    def __init__(self, index):
-        game = gymnasium.make("ALE/Pong-v5", frameskip=1, repeat_action_probability=0.0)
-        self.game = FrameStackObservation(AtariPreprocessing(game, noop_max=30), 4)
-        self.actions, self.index = self.game.action_space.n, index
-    def reset(self):
-        return self.game.reset(seed=self.index)[0]
-    def step(self, action):
-        frame, reward, terminated, truncated, info = self.game.step(action)
-        return frame, np.sign(reward), terminated, {**info, "needs_reset": truncated}
-    def close(self):
-        self.game.close()
-
-model = nn.Sequential(
-    nn.Conv2d(4, 16, 8, stride=4), nn.ReLU(), nn.Conv2d(16, 32, 4, stride=2), nn.ReLU(),
-    nn.Flatten(), nn.Linear(2592, 256), nn.ReLU(),
-    pfrl.nn.Branched(
-        nn.Sequential(nn.Linear(256, 6), pfrl.policies.SoftmaxCategoricalHead()),
-        nn.Linear(256, 1)))
-if noisy:
-    pfrl.nn.to_factorized_noisy(model, sigma_scale=0.5)
-optimiser = pfrl.optimizers.SharedRMSpropEpsInsideSqrt(
-    model.parameters(), lr=7e-4, eps=0.1, alpha=0.99)
-agent = pfrl.agents.A3C(
-    model, optimiser, t_max=5, gamma=0.99, beta=0.0 if noisy else 0.01, max_grad_norm=40.0,
-    phi=lambda x: np.asarray(x, dtype=np.float32) / 255)
-
-def note(env, agent, step):
-    count[0] = step
-
-pfrl.experiments.train_agent_async(
-    agent=agent, outdir=".", processes=workers, make_env=lambda index, test: Game(index),
-    steps=10**9, eval_interval=None, global_step_hooks=[note], random_seeds=list(range(workers)))
-"""
 
 
 @dataclass(frozen=True)
@@ -117,7 +74,14 @@ def ours(agent: str, workers: int, envs: int = 1) -> Entry:
 
 def pfrls(python: str, kind: str, workers: int) -> Entry:
     """The peer's A3C, "plain" or "noisy"."""
-    return Entry((python, "-c", PFRL, kind, str(workers), "{count}"), workers, is_ours=False)
+    script = str(CONTESTANTS / "pfrl_a3c.py")
+    return Entry((python, script, kind, str(workers), "{count}"), workers, is_ours=False)
+
+
+def sb3s(python: str, envs: int) -> Entry:
+    """The peer's A2C: one learner, many environments."""
+    script = str(CONTESTANTS / "sb3_a2c.py")
+    return Entry((python, script, str(envs), "{count}"), workers=1, is_ours=False)
 
 
 @dataclass
@@ -227,8 +191,8 @@ def normals_ms(repeats: int = 30) -> tuple[int, float]:
     return count, statistics.median(times)
 
 
-def contestants(pfrl: str | None) -> dict[str, Entry]:
-    """Those that are compared, with two workers each."""
+def contestants(pfrl: str | None, sb3: str | None) -> dict[str, Entry]:
+    """Those that are compared, with two workers or as many environments."""
     found = {
         "a3c": ours("a3c", 2),
         "noisynet-a3c-factorised": ours("noisynet-a3c-factorised", 2),
@@ -238,14 +202,18 @@ def contestants(pfrl: str | None) -> dict[str, Entry]:
     if pfrl:
         found["pfrl a3c"] = pfrls(pfrl, "plain", 2)
         found["pfrl a3c, factorised"] = pfrls(pfrl, "noisy", 2)
+    if sb3:
+        for envs in (2, 16):
+            found[f"stable-baselines3 a2c, {envs} environments"] = sb3s(sb3, envs)
     return found
 
 
 def main() -> None:
-    """Let the contestants take turns, print the tables and, with the peer, write the results."""
+    """Let the contestants take turns, print the tables and, with the peers, write the results."""
     parser = argparse.ArgumentParser(description="Agent steps per second on atari/pong")
     parser.add_argument("--pfrl", help="the Python of an environment with pfrl")
-    parser.add_argument("--out", type=Path, help="where the JSON goes, with or without --pfrl")
+    parser.add_argument("--sb3", help="the Python of an environment with stable-baselines3")
+    parser.add_argument("--out", type=Path, help="where the JSON goes, with or without peers")
     parser.add_argument("--rounds", type=int, default=10)
     parser.add_argument("--seconds", type=float, default=4.0, help="length of each turn")
     parser.add_argument(
@@ -258,7 +226,7 @@ def main() -> None:
         "rounds": options.rounds,
         "seconds": options.seconds,
     }
-    entries = contestants(options.pfrl)
+    entries = contestants(options.pfrl, options.sb3)
     speeds = take_turns(entries, options.rounds, options.seconds)
     to = "pfrl a3c" if options.pfrl else "a3c"
     report["two workers"] = summarise(speeds, to)
@@ -283,7 +251,8 @@ def main() -> None:
         first = f"{numbers[0]} workers"
         report["scaling"] = summarise(speeds, first)
         show("scaling of a3c", report["scaling"], first)
-    keep(report, RESULTS, options.out, [] if options.pfrl else ["pfrl"])
+    peers = {"pfrl": options.pfrl, "stable-baselines3": options.sb3}
+    keep(report, RESULTS, options.out, [name for name, python in peers.items() if not python])
 
 
 if __name__ == "__main__":

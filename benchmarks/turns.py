@@ -103,10 +103,11 @@ def summarise(speeds: Mapping[str, Sequence[float]], to: str) -> dict[str, Any]:
 def show(title: str, summary: Mapping[str, Any], to: str) -> None:
     """Print a table."""
     print(title)
+    width = 2 + max(map(len, summary))
     for name, row in summary.items():
         low, high = row["ratio_quartiles"]
         print(
-            f"  {name:<26}{row['steps_per_second']:>9.1f} steps/s "
+            f"  {name:<{width}}{row['steps_per_second']:>9.1f} steps/s "
             f"{row[f'ratio_to_{to}']:>6.2f} × {to} (quartiles {low:.2f} to {high:.2f})"
         )
 

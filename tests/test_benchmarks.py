@@ -16,9 +16,9 @@ from torch.utils.flop_counter import FlopCounterMode
 BENCHMARKS = Path(__file__).parent.parent / "benchmarks"
 PEERS = {
     "layers": "torchrl, tianshou",
-    "dqn": "stable-baselines3, pfrl",
+    "dqn": "stable-baselines3, pfrl, tianshou, torchrl",
     "minatar": "stable-baselines3",
-    "a3c": "pfrl",
+    "a3c": "pfrl, stable-baselines3",
 }
 
 
@@ -125,8 +125,8 @@ def test_with_its_peers_a_benchmark_writes_the_cited_results(
     module = request.getfixturevalue(name)
     if name == "layers":
         module.peer_layers = lambda: dict.fromkeys(module.PEERS, (nn.Linear, module.no_redraw))
-    named = {"stable-baselines3": "--sb3", "pfrl": "--pfrl"}
-    given = [named[peer] for peer in PEERS[name].split(", ") if peer in named]
+    peers = [] if name == "layers" else PEERS[name].split(", ")
+    given = ["--sb3" if peer == "stable-baselines3" else f"--{peer}" for peer in peers]
     run(module, *[part for option in given for part in (option, "python")])
     assert json.loads(cited.read_text())["rounds"] == 2
 

@@ -1,4 +1,4 @@
-"""Our value agents: ours.py AGENT ENVIRONMENT UPDATE_PERIOD WARM_UP."""
+"""Our value agents: ours.py AGENT ENVIRONMENT UPDATE_PERIOD WARM_UP [SETTING ...]."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ settings = [
     "evaluation.period_frames=4000000000",
     "checkpoint_period_frames=40000",
 ]
+settings += sys.argv[5:]
 if not agent.startswith("noisynet"):
     settings.append("exploration.anneal_steps=1000")
 config = build_config(agent, environment, frames=4 * 10**9, settings=settings)
@@ -31,5 +32,5 @@ with tempfile.TemporaryDirectory() as parent:
         turns = Turns(int(warm_up) + 200)
         for tick in training.loop.run():
             training.journal.note(tick)
-            if not turns.step():
+            if not all(turns.step() for _ in range(config.num_envs)):
                 break

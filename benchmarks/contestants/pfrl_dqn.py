@@ -4,19 +4,15 @@ from __future__ import annotations
 
 import sys
 
-import ale_py
-import gymnasium
 import numpy as np
 import pfrl
-from gymnasium.wrappers import AtariPreprocessing, FrameStackObservation
+from pong import pong
 from torch import nn
 from turn import Turns
 
 noisy, update_period, warm_up = sys.argv[1] == "noisy", int(sys.argv[2]), int(sys.argv[3])
-gymnasium.register_envs(ale_py)
 # pfrl's own wrappers do not work with today's Gym; these are faster, too.
-game = gymnasium.make("ALE/Pong-v5", frameskip=1, repeat_action_probability=0.0)
-game = FrameStackObservation(AtariPreprocessing(game, noop_max=30), 4)
+game = pong()
 actions = game.action_space.n
 network = nn.Sequential(
     pfrl.nn.LargeAtariCNN(),
@@ -49,7 +45,7 @@ agent = pfrl.agents.DQN(
 turns, (seen, _) = Turns(warm_up + 200), game.reset(seed=0)
 while True:
     seen, reward, terminated, truncated, _ = game.step(agent.act(seen))
-    agent.observe(seen, np.sign(reward), terminated, truncated)
+    agent.observe(seen, reward, terminated, truncated)
     if terminated or truncated:
         seen, _ = game.reset()
     if not turns.step():

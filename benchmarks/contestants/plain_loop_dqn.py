@@ -8,20 +8,16 @@ from __future__ import annotations
 import random
 import sys
 
-import ale_py
-import gymnasium
 import numpy as np
 import torch
 import torch.nn.functional as F
-from gymnasium.wrappers import AtariPreprocessing, FrameStackObservation
+from pong import pong
 from stable_baselines3.common.buffers import ReplayBuffer
 from torch import nn
 from turn import Turns
 
 update_period, warm_up = int(sys.argv[1]), int(sys.argv[2])
-gymnasium.register_envs(ale_py)
-game = gymnasium.make("ALE/Pong-v5", frameskip=1, repeat_action_probability=0.0)
-game = FrameStackObservation(AtariPreprocessing(game, noop_max=30), 4)
+game = pong()
 
 
 def network() -> nn.Sequential:
@@ -53,7 +49,7 @@ while True:
         with torch.no_grad():
             action = int(online(torch.as_tensor(seen)[None] / 255.0).argmax())
     following, reward, terminated, truncated, info = game.step(action)
-    replay.add(seen, following, np.array([action]), np.sign(reward), np.array([terminated]), [info])
+    replay.add(seen, following, np.array([action]), reward, np.array([terminated]), [info])
     seen = game.reset()[0] if terminated or truncated else following
     step += 1
     if step > warm_up and step % update_period == 0:

@@ -7,7 +7,7 @@ import sys
 import gymnasium
 from stable_baselines3 import DQN
 from stable_baselines3.common.callbacks import BaseCallback
-from stable_baselines3.common.vec_env import DummyVecEnv, VecFrameStack
+from stable_baselines3.common.vec_env import DummyVecEnv
 from turn import Turns
 
 environment, update_period, warm_up = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
@@ -22,16 +22,6 @@ class TakeTurns(BaseCallback):
 
     def _on_step(self) -> bool:
         return self.turns.step()
-
-
-def pong() -> gymnasium.Env:
-    """The game as Nature DQN plays it."""
-    import ale_py
-    from stable_baselines3.common.atari_wrappers import AtariWrapper
-
-    gymnasium.register_envs(ale_py)
-    game = gymnasium.make("ALE/Pong-v5", frameskip=1, repeat_action_probability=0.0)
-    return AtariWrapper(game, terminal_on_life_loss=False)
 
 
 def breakout() -> gymnasium.Env:
@@ -79,9 +69,11 @@ arguments = {
     "seed": 0,
 }
 if environment == "atari/pong":
+    from sb3_pong import games
+
     model = DQN(
         "CnnPolicy",
-        VecFrameStack(DummyVecEnv([pong]), 4),
+        games(1),
         target_update_interval=10_000,
         **arguments,
     )
