@@ -36,18 +36,18 @@ BATCH: Final = 32
 SIDE: Final = 1536  # of the matrices
 
 
-def made_up_batch() -> TransitionBatch:
-    """Frames of noise."""
+def made_up_batch(size: int = BATCH) -> TransitionBatch:
+    """Frames of noise, and actions that every game has."""
     rng = np.random.default_rng(0)
-    shape = (BATCH, 4, 84, 84)
+    shape = (size, 4, 84, 84)
     return TransitionBatch(
         x=rng.integers(256, size=shape, dtype=np.uint8),
-        action=rng.integers(6, size=BATCH),
-        reward=rng.standard_normal(BATCH, dtype=np.float32),
-        discount=np.full(BATCH, 0.99, np.float32),
+        action=rng.integers(3, size=size),
+        reward=rng.standard_normal(size, dtype=np.float32),
+        discount=np.full(size, 0.99, np.float32),
         y=rng.integers(256, size=shape, dtype=np.uint8),
-        weight=np.ones(BATCH, np.float32),
-        index=np.arange(BATCH),
+        weight=np.ones(size, np.float32),
+        index=np.arange(size),
     )
 
 
@@ -96,11 +96,19 @@ def plain_update(batch: TransitionBatch) -> Callable[[], None]:
     return update
 
 
-def our_update(name: str, batch: TransitionBatch, learner: Learner | None) -> Callable[[], None]:
+def learner() -> Learner | None:
+    """The second thread that an agent has in training; each operation has half of the threads."""
+    threads = torch.get_num_threads()
+    return Learner(threads // 2) if threads > 1 else None
+
+
+def our_update(
+    name: str, spec: EnvironmentSpec, batch: TransitionBatch, shared: Learner | None
+) -> Callable[[], None]:
     """An agent's, as in training."""
-    config = build_config(name, SPEC.name)
+    config = build_config(name, spec.name)
     assert isinstance(config, Config)
-    agent = ValueAgent(config, SPEC, "cpu", learner)
+    agent = ValueAgent(config, spec, "cpu", shared)
 
     def update() -> None:
         agent.learn(batch)
@@ -131,8 +139,8 @@ def measure(rounds: int, repeats: int) -> dict[str, list[float]]:
     """Seconds of each contestant in every round."""
     prepare_process()
     threads, batch = torch.get_num_threads(), made_up_batch()
-    learner = Learner(threads // 2) if threads > 1 else None  # each operation has half of them
-    ours = {name: our_update(name, batch, learner) for name in AGENTS}
+    shared = learner()
+    ours = {name: our_update(name, SPEC, batch, shared) for name in AGENTS}
     others = {"matrix product": matrix_product(), "plain PyTorch": plain_update(batch)}
     times: dict[str, list[float]] = {name: [] for name in (*others, *ours)}
     for round_number in range(-1, rounds):  # the first warms up
