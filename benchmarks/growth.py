@@ -20,6 +20,7 @@ import numpy as np
 from train_step import SPEC, learner, made_up_batch, our_update
 from turns import Entry, keep, machine, show, summarise, take_turns
 
+from noisynet.agents import Learner
 from noisynet.envs import EnvironmentSpec
 from noisynet.loops.process import prepare_process
 from noisynet.replay import FrameStore, UniformReplay
@@ -43,20 +44,18 @@ def in_turns(works: Mapping[str, Callable[[], None]], rounds: int) -> dict[str, 
     return speeds
 
 
-def updates_by_batch() -> dict[str, Callable[[], None]]:
+def updates_by_batch(shared: Learner | None) -> dict[str, Callable[[], None]]:
     """An update of DQN from batches of several sizes."""
-    shared = learner()
     return {
-        f"batch of {size}": our_update("dqn", SPEC, made_up_batch(size), shared) for size in BATCHES
+        f"batch: {size}": our_update("dqn", SPEC, made_up_batch(size), shared) for size in BATCHES
     }
 
 
-def updates_by_actions() -> dict[str, Callable[[], None]]:
+def updates_by_actions(shared: Learner | None) -> dict[str, Callable[[], None]]:
     """An update of NoisyNet-Dueling, whose heads grow with the actions, for several of them."""
-    shared = learner()
     specs = {n: EnvironmentSpec("atari/pong", n, (84, 84), "uint8", 4, 4) for n in ACTIONS}
     return {
-        f"{count} actions": our_update("noisynet-dueling", spec, made_up_batch(), shared)
+        f"actions: {count}": our_update("noisynet-dueling", spec, made_up_batch(), shared)
         for count, spec in specs.items()
     }
 
@@ -78,14 +77,14 @@ def samples_by_rows() -> dict[str, Callable[[], None]]:
 
         return sample
 
-    return {f"{rows:,} steps": sampler(rows) for rows in ROWS}
+    return {f"replay: {rows:,}": sampler(rows) for rows in ROWS}
 
 
 def training_by_environments(rounds: int) -> dict[str, list[float]]:
     """Agent steps a second of whole training, with an update for every 4 of them."""
     common = (sys.executable, "ours.py")
     entries = {
-        f"{count} environments": Entry(
+        f"environments: {count}": Entry(
             *common, ("dqn", "atari/pong", "4", "1000", f"num_envs={count}")
         )
         for count in ENVIRONMENTS
@@ -100,17 +99,22 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=10)
     options = parser.parse_args()
     prepare_process()
+    shared = learner()  # once: it leaves each operation half of the threads
+    training = training_by_environments(options.rounds)
     measured = {
-        "whole training, steps": training_by_environments(options.rounds),
-        "updates": in_turns(updates_by_batch(), options.rounds),
-        "updates of noisynet-dueling": in_turns(updates_by_actions(), options.rounds),
-        "hundreds of samples": in_turns(samples_by_rows(), options.rounds),
+        "whole training": ("steps", training),
+        "updates of dqn": ("updates", in_turns(updates_by_batch(shared), options.rounds)),
+        "updates of noisynet-dueling": (
+            "updates",
+            in_turns(updates_by_actions(shared), options.rounds),
+        ),
+        "samples of 32": ("hundreds", in_turns(samples_by_rows(), options.rounds)),
     }
     report: dict[str, Any] = {"machine": machine(), "rounds": options.rounds}
-    for title, speeds in measured.items():
+    for title, (unit, speeds) in measured.items():
         first = next(iter(speeds))
-        report[title] = summarise(speeds, first)
-        show(title, report[title], first)
+        report[title] = summarise(speeds, first, unit)
+        show(title, report[title], first, unit)
     keep(report, RESULTS, options.out, [])
 
 

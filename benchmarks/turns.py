@@ -86,28 +86,30 @@ def take_turns(entries: Mapping[str, Entry], rounds: int, steps: int) -> dict[st
     return speeds
 
 
-def summarise(speeds: Mapping[str, Sequence[float]], to: str) -> dict[str, Any]:
+def summarise(
+    speeds: Mapping[str, Sequence[float]], to: str, unit: str = "steps"
+) -> dict[str, Any]:
     """Medians, and ratios to one of them in the same round with their quartiles."""
     summary = {}
     for name, values in speeds.items():
         ratios = [mine / theirs for mine, theirs in zip(values, speeds[to], strict=True)]
         low, middle, high = statistics.quantiles(ratios, n=4)
         summary[name] = {
-            "steps_per_second": round(statistics.median(values), 1),
+            f"{unit}_per_second": round(statistics.median(values), 1),
             f"ratio_to_{to}": round(middle, 3),
             "ratio_quartiles": [round(low, 3), round(high, 3)],
         }
     return summary
 
 
-def show(title: str, summary: Mapping[str, Any], to: str) -> None:
+def show(title: str, summary: Mapping[str, Any], to: str, unit: str = "steps") -> None:
     """Print a table."""
     print(title)
     width = 2 + max(map(len, summary))
     for name, row in summary.items():
         low, high = row["ratio_quartiles"]
         print(
-            f"  {name:<{width}}{row['steps_per_second']:>9.1f} steps/s "
+            f"  {name:<{width}}{row[f'{unit}_per_second']:>9.1f} {unit}/s "
             f"{row[f'ratio_to_{to}']:>6.2f} × {to} (quartiles {low:.2f} to {high:.2f})"
         )
 
