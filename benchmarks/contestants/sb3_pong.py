@@ -16,7 +16,7 @@ def game() -> gymnasium.Env:
 def games(count: int) -> VecEnv:
     """Several, whose last 4 observations are stacked.
 
-    All are in this process: on two cores one process for each is slower, and Gymnasium's
-    preprocessing is no faster.
+    All are in this process: with two of them one process for each was slower, and Gymnasium's
+    preprocessing was no faster.
     """
     return VecFrameStack(DummyVecEnv([game] * count), 4)

@@ -113,7 +113,7 @@ class ValueGradient:
 
     @torch.no_grad()
     def by_hand(self, batch: Columns, share: Share) -> Gradient:
-        """The same but for rounding, on CPUs and in half the time."""
+        """The same but for rounding, on CPUs, in tasks for `share` (docs/performance.md)."""
         online, of_target = self._passes
         ways = [online.torso_tasks(batch.x), of_target.torso_tasks(batch.y)]
         if self.double_q:

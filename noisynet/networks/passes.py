@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 import torch
 import torch.nn.functional as F
@@ -28,7 +28,6 @@ from noisynet.networks.small import (
 )
 from noisynet.networks.torso import Torso, convolved, patches_of
 
-Result = TypeVar("Result")
 Task = Callable[[], Any]
 Share = Callable[[Sequence[Task]], list[Any]]
 """Does all of some tasks, in whatever threads are free, and gives their results in order."""

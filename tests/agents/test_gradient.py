@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -18,14 +17,6 @@ from noisynet.replay import TransitionBatch
 SCREEN = EnvironmentSpec("atari/pong", 6, (36, 36), "uint8", 4, 4)  # small, for Nature's network
 PLANES = EnvironmentSpec("minatar/breakout", 6, (4, 10, 10), "uint8", 1, 1)
 VECTOR = EnvironmentSpec("gym/CartPole-v1", 2, (4,), "float32", 1, 1)
-
-
-@pytest.fixture(autouse=True)
-def one_thread_for_each_operation() -> Iterator[None]:
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
 
 
 SPECS = {"screen": SCREEN, "planes": PLANES, "vector": VECTOR}

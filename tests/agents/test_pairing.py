@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import operator
 import threading
-from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
@@ -21,14 +20,6 @@ from noisynet.networks import Share
 from noisynet.replay import TransitionBatch
 
 SCREEN = EnvironmentSpec("atari/pong", 6, (84, 84), "uint8", 4, 4)
-
-
-@pytest.fixture(autouse=True)
-def one_thread_for_each_operation() -> Iterator[None]:
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
 
 
 def make(agent: str, learner: Learner | None, *settings: str) -> ValueAgent:
