@@ -13,7 +13,8 @@ if TYPE_CHECKING:
     from noisynet.loops.async_actors import ActorTraining, WorkersFailed, make_actor_training
     from noisynet.loops.journal import Observer, WorkersObserver, evaluation_modes
     from noisynet.loops.launch import load_agent, rehearse, train
-    from noisynet.loops.off_policy import FinishedEpisode, OffPolicyLoop, RunningEpisode, Tick
+    from noisynet.loops.off_policy import FinishedEpisode, OffPolicyLoop, Tick
+    from noisynet.loops.replaying import RunningEpisode
     from noisynet.loops.supervisor import PATIENCE_SECONDS, Health, Phase
     from noisynet.loops.training import Outcome, Training, identity, make_training
 
@@ -49,7 +50,7 @@ _LOADED_LATER = {
     "Outcome": "training",
     "PATIENCE_SECONDS": "supervisor",
     "Phase": "supervisor",
-    "RunningEpisode": "off_policy",
+    "RunningEpisode": "replaying",
     "Tick": "off_policy",
     "Training": "training",
     "WorkersFailed": "async_actors",

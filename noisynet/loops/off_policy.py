@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
@@ -15,25 +15,9 @@ from noisynet.config import Config
 from noisynet.config import PrioritisedReplay as PrioritisedSettings
 from noisynet.envs import Environment, Step, episode_seed
 from noisynet.evaluation import Stacks
+from noisynet.loops.replaying import RunningEpisode, play_again
 from noisynet.replay import FrameStore, PrioritisedReplay, TransitionBatch, UniformReplay
 from noisynet.runs import RunDamaged
-
-
-@dataclass
-class RunningEpisode:
-    """An episode under way: enough to play it again.
-
-    Attributes:
-        number: the environment's how-manieth.
-        seed: what it was started with.
-        actions: everything that was done since.
-        score: the undiscounted, unclipped return so far.
-    """
-
-    number: int
-    seed: int
-    actions: list[int] = field(default_factory=list)
-    score: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -237,36 +221,12 @@ class OffPolicyLoop:
     def play_again(self) -> None:
         """Bring the environments to where a restored run stands: seeds and actions say where.
 
-        Each environment starts so late that all reach the present together.
-
         Raises:
             RunDamaged: the frames are not those in the replay.
         """
         if not self.episodes:  # restored from before the first step
             return
-        longest = max(len(episode.actions) for episode in self.episodes)
-        running = np.zeros(self.environment.num_envs, bool)
-        for tick in range(longest + 1):
-            waits = [longest - len(episode.actions) for episode in self.episodes]
-            due = [tick == wait for wait in waits]
-            # Those whose turn has not come play anything, from any start, to keep step.
-            seeds = [
-                episode.seed if now or not runs else None
-                for episode, now, runs in zip(self.episodes, due, running, strict=True)
-            ]
-            frames = self.environment.start(seeds)
-            running[:] = True
-            for env, now in enumerate(due):
-                if now:
-                    self.stacks.begin(env, frames[env])
-            if tick < longest:
-                actions = [
-                    episode.actions[tick - wait] if tick >= wait else 0
-                    for episode, wait in zip(self.episodes, waits, strict=True)
-                ]
-                step = self.environment.step(np.array(actions, np.int64))
-                running &= ~(step.terminated | step.truncated)
-                self.stacks.push(step.frame)
+        play_again(self.environment, self.stacks, self.episodes)
         self._check_replayed()
 
     def _check_replayed(self) -> None:

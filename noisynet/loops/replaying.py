@@ -3,12 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from noisynet.envs import Environment
 from noisynet.evaluation import Stacks
-from noisynet.loops.off_policy import RunningEpisode
+
+
+@dataclass
+class RunningEpisode:
+    """An episode under way: enough to play it again.
+
+    Attributes:
+        number: the environment's how-manieth.
+        seed: what it was started with.
+        actions: everything that was done since.
+        score: the undiscounted, unclipped return so far.
+    """
+
+    number: int
+    seed: int
+    actions: list[int] = field(default_factory=list)
+    score: float = 0.0
 
 
 def play_again(

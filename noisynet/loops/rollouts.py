@@ -14,8 +14,8 @@ from noisynet.agents import ActorCriticAgent, Rollout
 from noisynet.config import ActorCriticConfig
 from noisynet.envs import Environment, Step, episode_seed
 from noisynet.evaluation import Stacks
-from noisynet.loops.off_policy import FinishedEpisode, RunningEpisode
-from noisynet.loops.replaying import play_again
+from noisynet.loops.off_policy import FinishedEpisode
+from noisynet.loops.replaying import RunningEpisode, play_again
 from noisynet.loops.shared_state import Slot
 from noisynet.runs import RunDamaged
 
