@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any, Final
 
@@ -53,20 +53,21 @@ class CentredRMSProp(torch.optim.Optimizer):
         parts: list[Callable[[], None]] = []
         moved: list[Tensor] = []
         for group in self.param_groups:
-            rates = group["lr"], group["decay"], group["epsilon"]
+            rates = [group["lr"], group["decay"], group["epsilon"]]
             for parameter in group["params"]:
-                if parameter.grad is None:
+                gradient = parameter.grad
+                if gradient is None:
                     continue
                 state = self.state[parameter]
-                tensors = parameter.data, state["gradient_average"], state["square_average"]
+                tensors = parameter, state["gradient_average"], state["square_average"]
                 flat = self._flat.get(parameter)
                 if flat is None or not flat.is_of(tensors):
                     flat = self._flat[parameter] = _Flat(tensors)
-                if flat.fits(parameter.grad):
-                    parts += flat.parts(parameter.grad, rates)
-                    moved += [parameter, *tensors[1:]]
+                if flat.fits(gradient):
+                    parts += flat.parts(gradient, rates)
+                    moved += tensors
                 else:
-                    parts.append(partial(_in_many_passes, parameter.grad, *tensors, *rates))
+                    parts.append(partial(_in_many_passes, gradient, *tensors, *rates))
         torch.autograd.graph.increment_version(moved)  # torch sees nothing of what is moved so
         return parts
 
@@ -81,9 +82,12 @@ class _Flat:
         self.addresses = [tensor.data_ptr() for tensor in tensors]
         parameter = tensors[0]
         self.stride, self.dtype, self.size = parameter.stride(), parameter.dtype, parameter.numel()
-        self.possible = parameter.device.type == "cpu" and all(map(self._is_alike, tensors))
-        self.possible = self.possible and self.dtype in (torch.float32, torch.float64)
-        self.arrays = [self._flatten(tensor) for tensor in tensors] if self.possible else []
+        possible = parameter.device.type == "cpu" and _is_dense(parameter)
+        possible = possible and self.dtype in (torch.float32, torch.float64)
+        self.possible = possible and all(map(self._is_alike, tensors))
+        arrays = [self._flatten(tensor) for tensor in tensors] if self.possible else []
+        starts = range(0, self.size, _PART)
+        self.pieces = [[array[start : start + _PART] for array in arrays] for start in starts]
 
     def is_of(self, tensors: tuple[Tensor, ...]) -> bool:
         """Whether it still stands for these, which may have been replaced."""
@@ -93,26 +97,28 @@ class _Flat:
         """Whether the gradient is laid out in the same way."""
         return self.possible and self._is_alike(gradient)
 
-    def parts(
-        self, gradient: Tensor, rates: tuple[float, float, float]
-    ) -> Iterator[Callable[[], None]]:
+    def parts(self, gradient: Tensor, rates: Sequence[float]) -> Iterator[Callable[[], None]]:
         """The step, a piece of the arrays at a time."""
-        arrays = [self._flatten(gradient), *self.arrays]
-        of_its_type = [arrays[0].dtype.type(rate) for rate in rates]
-        if self.size <= _PART:
-            yield partial(_centred_rmsprop, *arrays, *of_its_type)
+        flat = self._flatten(gradient)
+        if len(self.pieces) == 1:
+            yield partial(_centred_rmsprop, flat, *self.pieces[0], *rates)
             return
-        for start in range(0, self.size, _PART):
-            pieces = [array[start : start + _PART] for array in arrays]
-            yield partial(_centred_rmsprop, *pieces, *of_its_type)
+        for number, pieces in enumerate(self.pieces):
+            piece = flat[number * _PART : (number + 1) * _PART]
+            yield partial(_centred_rmsprop, piece, *pieces, *rates)
 
     def _is_alike(self, tensor: Tensor) -> bool:
-        dense = tensor.untyped_storage().nbytes() == tensor.nbytes  # in whatever order
-        return dense and tensor.stride() == self.stride and tensor.dtype == self.dtype
+        return tensor.stride() == self.stride and tensor.dtype == self.dtype
 
     def _flatten(self, tensor: Tensor) -> NDArray[Any]:
-        array: NDArray[Any] = tensor.as_strided((self.size,), (1,)).numpy()
+        array: NDArray[Any] = tensor.detach().as_strided((self.size,), (1,)).numpy()
         return array
+
+
+def _is_dense(tensor: Tensor) -> bool:
+    """Whether it fills a stretch of memory, in whatever order."""
+    last = sum((n - 1) * step for n, step in zip(tensor.shape, tensor.stride(), strict=True))
+    return last == tensor.numel() - 1
 
 
 @torch.no_grad()
@@ -141,7 +147,9 @@ _PART: Final = 1 << 18
 def _centred_rmsprop(
     gradient: Any, parameter: Any, average: Any, square: Any, lr: Any, decay: Any, epsilon: Any
 ) -> None:
-    rest = type(decay)(1) - decay
+    one = parameter.dtype.type
+    lr, decay, epsilon = one(lr), one(decay), one(epsilon)
+    rest = one(1) - decay
     for i in range(parameter.size):
         d = gradient[i]
         g = average[i] + rest * (d - average[i])

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import torch
 from torch import Tensor, nn
@@ -12,9 +13,9 @@ from torch import Tensor, nn
 from noisynet import losses
 from noisynet.networks import Share, ValueNetwork, ValuePass
 
-_LOSSES: Final = {
-    "huber": (losses.huber, losses.huber_slope),
-    "squared": (losses.squared, losses.squared_slope),
+_LOSSES: Final = {  # and up to which error each is a parabola
+    "huber": (losses.huber, 1.0),
+    "squared": (losses.squared, math.inf),
 }
 
 
@@ -49,7 +50,7 @@ class Gradient:
         target: what Q(x, a) should have been [B].
     """
 
-    loss: Tensor
+    loss: float
     error: Tensor
     target: Tensor
 
@@ -75,10 +76,10 @@ class ValueGradient:
         redraw: Callable[[nn.Module, str], None],
     ) -> None:
         self.online, self.target = online, target
-        self.loss, self.slope = _LOSSES[loss]
+        self.loss, self.threshold = _LOSSES[loss]
         self.double_q, self.redraw = double_q, redraw
         self._passes = ValuePass(online), ValuePass(target)
-        self._modules = [*online.modules(), *target.modules()]
+        self._hooks = [*hooks_of(online), *hooks_of(target)]
         self._parameters = list(online.parameters())
 
     def compute(self, batch: Columns, share: Share) -> Gradient:
@@ -89,10 +90,10 @@ class ValueGradient:
 
     def _is_watched(self) -> bool:
         """Whether anybody hooks into the networks, as an audit does: by hand no hook is called."""
-        return any(
-            module._forward_hooks or module._forward_pre_hooks or module._backward_hooks
-            for module in self._modules
-        ) or any(parameter._backward_hooks for parameter in self._parameters)
+        return any(self._hooks) or any(
+            parameter._backward_hooks or parameter._post_accumulate_grad_hooks
+            for parameter in self._parameters
+        )
 
     def by_autograd(self, batch: Columns) -> Gradient:
         """As torch does it: on any device, and for whoever hooks into the networks."""
@@ -109,7 +110,7 @@ class ValueGradient:
         error = losses.td_error(self.online(batch.x), batch.action, target)
         loss = losses.mean_over_batch(self.loss(error), batch.weight)
         loss.backward()
-        return Gradient(loss.detach(), error.detach(), target)
+        return Gradient(float(loss.detach()), error.detach(), target)
 
     @torch.no_grad()
     def by_hand(self, batch: Columns, share: Share) -> Gradient:
@@ -130,17 +131,29 @@ class ValueGradient:
         self.redraw(self.target, "target")  # ξ′
         streams = share(online.stream_tasks(at_x) + of_target.stream_tasks(at_y[0]))
         streams, of_y = streams[: len(online.streams)], streams[len(online.streams) :]
-        target = self._targets(batch, of_target.values(of_y), selector)
-        q = online.values(streams)
-        error = losses.td_error(q, batch.action, target)
-        loss = losses.mean_over_batch(self.loss(error), batch.weight)
-        # The loss is of target − Q, hence the sign.
-        d_q = self.slope(error).mul(batch.weight).div_(-len(error))
-        d_q = torch.zeros_like(q).scatter_(1, batch.action[:, None], d_q[:, None])
-        online.backward(d_q, at_x, streams, share)
-        return Gradient(loss, error, target)
+        found = losses.value_loss(
+            online.values(streams),
+            batch.action,
+            batch.reward,
+            batch.discount,
+            of_target.values(of_y),
+            selector,
+            batch.weight,
+            self.threshold,
+        )
+        online.backward(found.gradient, at_x, streams, share)
+        return Gradient(found.loss, found.error, found.target)
 
     def _targets(self, batch: Columns, q_t: Tensor, selector: Tensor | None) -> Tensor:
         if selector is None:
             return losses.q_learning_target(batch.reward, batch.discount, q_t)
         return losses.double_q_target(batch.reward, batch.discount, q_t, selector)
+
+
+def hooks_of(network: nn.Module) -> list[Any]:
+    """Everything that may hold hooks of a network's modules; each is empty until there are some."""
+    return [
+        hooks
+        for module in network.modules()
+        for hooks in (module._forward_hooks, module._forward_pre_hooks, module._backward_hooks)
+    ]

@@ -72,6 +72,7 @@ class _Tasks:
         finally:
             self._open.put(None)  # there will be no more
 
+    @torch.no_grad()
     def help(self) -> None:
         """Do tasks until there will be no more."""
         while (job := self._open.get()) is not None:

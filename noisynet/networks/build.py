@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -12,6 +13,8 @@ from torch import Tensor, nn
 from noisynet.layers import Noise, NoisyLinear, noisy_layers
 from noisynet.networks.heads import DuelingHead, Linear, QHead
 from noisynet.networks.torso import Torso, TorsoKind
+
+Network = TypeVar("Network", bound=nn.Module)
 
 
 @dataclass(frozen=True)
@@ -78,7 +81,7 @@ class ValueNetwork(nn.Module):
         return q
 
 
-def view_with_own_noise(network: nn.Module) -> nn.Module:
+def view_with_own_noise(network: Network) -> Network:
     """A network that shares every parameter with `network` but holds its own ε."""
     shared = {id(parameter): parameter for parameter in network.parameters()}
     return copy.deepcopy(network, memo=dict(shared))

@@ -67,7 +67,8 @@ class ValuePass:
     """Passes through one value network.
 
     Args:
-        network: on a CPU; its parameters and its noise are looked up at every pass.
+        network: on a CPU; its parameters and its noise are looked up at every pass. Passes are to
+            be made where autograd is off.
     """
 
     def __init__(self, network: ValueNetwork) -> None:
@@ -80,8 +81,20 @@ class ValuePass:
             assert isinstance(head, QHead)
             self.streams = [_StreamPass(head.q)]
 
+    @property
+    def is_small(self) -> bool:
+        """Whether calls cost more than arithmetic: then acting gains from passes by hand, too."""
+        return len(self.torso.convolutions) <= 1
+
+    def __call__(self, observation: Tensor) -> Tensor:
+        """Q [B, A], with one sample of noise for all rows."""
+        convolved = in_turn(self.torso_tasks(observation))
+        return self.values(in_turn(self.stream_tasks(convolved)))
+
     def torso_tasks(self, observation: Tensor) -> list[Task]:
         """The way to the features, in tasks that can be done at the same time."""
+        if len(observation) <= self.torso.chunk:
+            return [partial(self.torso.forward, observation)]
         return [partial(self.torso.forward, chunk) for chunk in observation.split(self.torso.chunk)]
 
     def stream_tasks(self, convolved: Sequence[Convolved]) -> list[Task]:
@@ -121,7 +134,8 @@ class ValuePass:
         if self.network.trunk_gradient_scale != 1:
             # Dueling: both streams' gradients, combined, enter the last convolution × 1/√2.
             d_features *= self.network.trunk_gradient_scale
-        ways = zip(convolved, d_features.split(self.torso.chunk), strict=True)
+        pieces = [d_features] if len(convolved) == 1 else d_features.split(self.torso.chunk)
+        ways = zip(convolved, pieces, strict=True)
         gradients = share([partial(self.torso.backward, way[1], d_y) for way, d_y in ways])
         tasks = [
             partial(self.torso.weigh, way[1][index], of_chunk[index])
@@ -147,7 +161,6 @@ class _TorsoPass:
         self.as_product = torso.kind == "minatar"
         self.chunk = _CHUNK if len(self.convolutions) > 1 else 1 << 30
 
-    @torch.no_grad()
     def forward(self, observation: Tensor) -> Convolved:
         """Features [n, F], and the steps on the way."""
         if self.torso.sees_planes(observation):
@@ -166,7 +179,6 @@ class _TorsoPass:
             x = y
         return x.flatten(1), steps
 
-    @torch.no_grad()
     def backward(self, steps: list[_Step], gradient: Tensor) -> list[Tensor]:
         """The gradients at each convolution's outputs, given that of the features."""
         if steps[0].x.dtype == torch.uint8:
@@ -178,7 +190,6 @@ class _TorsoPass:
             found.append(_through_relu(d_x, below.y))
         return found[::-1]
 
-    @torch.no_grad()
     def weigh(self, step: _Step, gradient: Tensor) -> tuple[Tensor, Tensor]:
         """The gradients of a convolution's weights and biases, given that of its outputs."""
         layer: nn.Conv2d = step.layer
@@ -211,7 +222,6 @@ class _StreamPass:
     def __init__(self, layers: nn.Sequential) -> None:
         self.layers: list[Any] = [layer for layer in layers if not isinstance(layer, nn.ReLU)]
 
-    @torch.no_grad()
     def forward(self, x: Tensor) -> list[_Step]:
         """The steps from features [B, F] to outputs."""
         steps = []
@@ -228,7 +238,6 @@ class _StreamPass:
         return steps
 
     @staticmethod
-    @torch.no_grad()
     def backward(steps: Sequence[_Step], gradient: Tensor) -> Tensor:
         """Keep the gradients of all layers but the first; the gradient at the first's outputs."""
         for step in reversed(steps[1:]):
@@ -262,12 +271,10 @@ def _through_relu(gradient: Tensor, y: Tensor) -> Tensor:
     return gradient
 
 
-@torch.no_grad()
 def _back_to_inputs(gradient: Tensor, weight: Tensor) -> Tensor:
     return torch.mm(gradient, weight)
 
 
-@torch.no_grad()
 def _weigh(layer: nn.Linear | NoisyLinear, gradient: Tensor, x: Tensor) -> None:
     """Keep the gradients of a layer's parameters, given that of its outputs [B, q]."""
     _keep(layer, torch.mm(gradient.t(), x), gradient.sum(dim=0))

@@ -63,9 +63,10 @@ class Torso(nn.Module):
 
     def sees_planes(self, observation: Tensor) -> bool:
         """Whether observations are nearly empty planes of bytes for one convolution, on a CPU."""
-        as_they_are = observation.dtype == torch.uint8 and self.scale == 1
+        if self.kind != "minatar" or self.scale != 1 or observation.dtype != torch.uint8:
+            return False
         here = observation.device.type == "cpu" and not torch.compiler.is_compiling()
-        return self.kind == "minatar" and as_they_are and here and self._dtype == torch.float32
+        return here and self._dtype == torch.float32
 
     def prepared(self, observation: Tensor) -> Tensor:
         """What the first layer takes: floats, scaled; images with their channels last in memory."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from noisynet import losses
 from noisynet.agents import Learnt, ValueAgent
 from noisynet.config import VALUE_AGENTS, Config, build_config
 from noisynet.envs import EnvironmentSpec
@@ -144,3 +146,61 @@ def test_whoever_hooks_into_a_network_sees_every_pass() -> None:
     agent.target.head.register_forward_hook(lambda *_: passes.append("target"))
     agent.learn(make_batch(PLANES, 0))
     assert passes == ["target"]
+
+
+@pytest.mark.parametrize("loss", ["huber", "squared"])
+@pytest.mark.parametrize("double_q", [False, True])
+def test_the_loss_in_one_call_is_that_of_its_parts(loss: str, double_q: bool) -> None:
+    rng = torch.Generator().manual_seed(1)
+    q, q_t, selector = torch.randn(3, 32, 4, generator=rng)
+    q.requires_grad_()
+    batch = make_batch(PLANES, 0)
+    columns = (torch.from_numpy(values) for values in (batch.reward, batch.discount, batch.weight))
+    reward, discount, weight = columns
+    action = torch.from_numpy(batch.action % 4)
+    target = losses.q_learning_target(reward, discount, q_t)
+    if double_q:
+        target = losses.double_q_target(reward, discount, q_t, selector)
+    error = losses.td_error(q, action, target)
+    expected = losses.mean_over_batch(getattr(losses, loss)(error), weight)
+    expected.backward()
+    found = losses.value_loss(
+        q,
+        action,
+        reward,
+        discount,
+        q_t,
+        selector if double_q else None,
+        weight,
+        1.0 if loss == "huber" else math.inf,
+    )
+    assert found.loss == pytest.approx(expected.item(), rel=1e-6)
+    assert torch.allclose(found.error, error.detach(), atol=1e-6)
+    assert torch.allclose(found.target, target, atol=1e-6)
+    assert q.grad is not None
+    assert torch.allclose(found.gradient, q.grad, atol=1e-7)
+
+
+@pytest.mark.parametrize("place", ["q", "q_t", "reward"])
+def test_what_is_not_a_number_makes_the_loss_none(place: str) -> None:
+    inputs = {"q": torch.zeros(2, 3), "q_t": torch.zeros(2, 3), "reward": torch.zeros(2)}
+    inputs[place].view(2, -1)[1, 0] = math.nan
+    ones, action = torch.ones(2), torch.zeros(2, dtype=torch.int64)
+    found = losses.value_loss(
+        inputs["q"], action, inputs["reward"], ones, inputs["q_t"], None, ones, 1.0
+    )
+    assert math.isnan(found.loss)
+
+
+@pytest.mark.parametrize("agent", VALUE_AGENTS)
+@pytest.mark.parametrize("spec", ["planes", "vector"])
+def test_acting_by_hand_gives_the_networks_values(agent: str, spec: str) -> None:
+    made = make(agent, SPECS[spec])
+    made.prepare(1)
+    observation = torch.from_numpy(make_batch(SPECS[spec], 0, 1).x)
+    with torch.no_grad():
+        by_hand = made._values(1)
+        assert by_hand is not made.acting
+        assert torch.allclose(by_hand(observation), made.acting(observation), atol=1e-5)
+    made.acting.head.register_forward_hook(lambda *_: None)
+    assert made._values(1) is made.acting  # whoever hooks in sees every pass

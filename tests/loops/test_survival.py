@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from loops.conftest import Bench
 
 ACT = "noisynet.agents.value:ValueAgent.act"
-LEARN = "noisynet.losses:td_error"  # in the middle of an update
+LEARN = "noisynet.losses:value_loss"  # in the middle of an update
 EVALUATE = "noisynet.agents.value:EvaluationPolicy.act"
 LOG = "noisynet.runs.metrics:MetricsLog.append"
 LOAD = "noisynet.loops.training:Training._verify_replay"
