@@ -214,7 +214,7 @@ def main() -> None:
     parser.add_argument("--pfrl", help="the Python of an environment with pfrl")
     parser.add_argument("--sb3", help="the Python of an environment with stable-baselines3")
     parser.add_argument("--out", type=Path, help="where the JSON goes, with or without peers")
-    parser.add_argument("--rounds", type=int, default=10)
+    parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=4.0, help="length of each turn")
     parser.add_argument(
         "--scaling", default=",".join(map(str, SCALING)), help="numbers of workers; empty: none"

@@ -65,7 +65,7 @@ def main() -> None:
     for option, peer in PEERS.items():
         parser.add_argument(f"--{option}", help=f"the Python of an environment with {peer}")
     parser.add_argument("--out", type=Path, help="where the JSON goes, with or without peers")
-    parser.add_argument("--rounds", type=int, default=10)
+    parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--steps", type=int, default=160, help="steps of each turn")
     options = parser.parse_args()
     report: dict[str, Any] = {
