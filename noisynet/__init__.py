@@ -6,10 +6,10 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from noisynet.integrations import check_noise
     from noisynet.layers import (
         NoisyLinear,
         NoisyLSTMCell,
-        check_noise,
         make_noisy,
         noise_off,
         record_noise,
@@ -32,5 +32,6 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     # On first use, so that the command line can refuse a bad command without waiting for torch.
     if name in __all__:
-        return getattr(importlib.import_module("noisynet.layers"), name)
+        home = "noisynet.integrations" if name == "check_noise" else "noisynet.layers"
+        return getattr(importlib.import_module(home), name)
     raise AttributeError(f"module 'noisynet' has no attribute {name!r}")

@@ -171,13 +171,23 @@ def audit(
     agent: Annotated[
         str,
         typer.Argument(
-            metavar="AGENT", help=", ".join(name for name in AGENTS if name.startswith("noisynet"))
+            metavar="AGENT",
+            help=", ".join(name for name in AGENTS if name.startswith("noisynet"))
+            + "; or another library's from a file: sb3:model.zip, torchrl:loss.pt, "
+            "tianshou:algorithm.pt",
         ),
     ],
     environment: Annotated[str, typer.Argument(metavar="ENV")] = "atari/pong",
     settings: Annotated[list[str] | None, typer.Option("--set", help="key=value.")] = None,
+    trust: Annotated[
+        bool, typer.Option("--trust", help="Read a file of another library, which can run code.")
+    ] = False,
 ) -> None:
     """Check that an agent keeps the noise contract: who draws when, and from what."""
+    library, colon, path = agent.partition(":")
+    if colon:
+        _audit_file(library, Path(path), trust)
+        return
     config = _config(agent, environment, None, 0, None, settings or [])
     from noisynet.agents import audit_agent, make_agent
     from noisynet.evaluation import make_configured_environment
@@ -186,6 +196,27 @@ def audit(
         with make_configured_environment(config, 1) as made:
             report = audit_agent(make_agent(config, made.spec))
     except (ValueError, ImportError) as error:
+        _fail(str(error), code=2)
+    _print(str(report))
+    if not report.passed:
+        raise typer.Exit(1)
+
+
+def _audit_file(library: str, path: Path, trust: bool) -> None:
+    """Audit an agent of another library."""
+    if not path.is_file():
+        _fail(f"expected a file after {library}:, got {path}, which there is not", code=2)
+    if not trust:
+        _fail(
+            f"{path} holds pickles, and reading a pickle runs whatever code its maker put there. "
+            "Read it only if it is your own, or by somebody you trust: add --trust",
+            code=2,
+        )
+    from noisynet import integrations
+
+    try:
+        report = integrations.check_noise(integrations.load(library, path))
+    except (ValueError, TypeError, ImportError) as error:
         _fail(str(error), code=2)
     _print(str(report))
     if not report.passed:

@@ -1,0 +1,154 @@
+"""The audit of Stable-Baselines3 models: DQN, QR-DQN, A2C and PPO, with anybody's noisy layers."""
+
+from __future__ import annotations
+
+import io
+import json
+import zipfile
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from noisynet import layers
+from noisynet.layers import NoiseReport
+from noisynet.layers.checks import ACTIONS_PER_UPDATE
+
+try:
+    from stable_baselines3 import A2C, DQN, PPO
+    from stable_baselines3.common.logger import Logger
+    from stable_baselines3.common.on_policy_algorithm import OnPolicyAlgorithm
+    from stable_baselines3.common.utils import polyak_update
+except ImportError as error:
+    raise ImportError(
+        "noisynet.integrations.sb3 needs Stable-Baselines3: pip install 'noisynet[sb3]'"
+    ) from error
+try:
+    from sb3_contrib import QRDQN
+except ImportError:  # then there is no QR-DQN to audit
+    QRDQN = None
+
+AGENTS: Final = (DQN, OnPolicyAlgorithm) if QRDQN is None else (DQN, QRDQN, OnPolicyAlgorithm)
+"""The algorithms that `check_noise` knows how to run."""
+
+
+def check_noise(model: Any, *, updates: int = 100) -> NoiseReport:
+    """Audit a model's noise, whoever wrote its noisy layers: see `noisynet.check_noise`.
+
+    A copy of the model acts, learns by the algorithm's own `train` and is evaluated, on made-up
+    observations of its space.
+
+    Args:
+        model: of DQN, QR-DQN, A2C or PPO, with noisy layers in its policy.
+        updates: how many updates to watch, with four actions before each.
+
+    Raises:
+        TypeError: another algorithm, or no model.
+    """
+    if not isinstance(model, AGENTS):
+        known = ", ".join(agent.__name__ for agent in AGENTS)
+        raise TypeError(f"expected a model of {known}, got a {type(model).__name__}")
+    file = io.BytesIO()
+    model.save(file)
+    sizes = {"buffer_size": 256, "n_envs": 1, "n_steps": ACTIONS_PER_UPDATE}
+    if not isinstance(model, OnPolicyAlgorithm):
+        del sizes["n_steps"]  # there, of the returns
+    copy = type(model).load(file, custom_objects=sizes, device=model.device)
+    copy.set_logger(Logger(folder=None, output_formats=[]))
+    copy.observation_space.seed(0)
+    copy.action_space.seed(0)
+    if isinstance(copy, OnPolicyAlgorithm):
+        return _audit_rollouts(copy, updates)
+    return _audit_values(copy, updates)
+
+
+def _audit_values(model: Any, updates: int) -> NoiseReport:
+    kind = "q_net" if isinstance(model, DQN) else "quantile_net"
+    online, target = (getattr(model.policy, name) for name in (kind, f"{kind}_target"))
+    for _ in range(model.replay_buffer.buffer_size):
+        model.replay_buffer.add(
+            _made_up(model),
+            _made_up(model),
+            np.array([model.action_space.sample()]),
+            np.random.standard_normal(1),
+            np.zeros(1),
+            [{}],
+        )
+    return layers.check_noise(
+        online,
+        target=target,
+        act=lambda: model.policy.predict(_made_up(model), deterministic=False),
+        learn=lambda: model.train(gradient_steps=1, batch_size=32),
+        evaluate=lambda: model.policy.predict(_made_up(model), deterministic=True),
+        sync=lambda: polyak_update(online.parameters(), target.parameters(), 1.0),
+        contract="action",
+        updates=updates,
+    )
+
+
+def _audit_rollouts(model: Any, updates: int) -> NoiseReport:
+    policy, buffer = model.policy, model.rollout_buffer
+
+    def act() -> None:
+        policy.set_training_mode(False)
+        if buffer.full or buffer.pos == 0:
+            buffer.reset()
+        observation = _made_up(model)
+        with torch.no_grad():
+            action, value, log_prob = policy(policy.obs_to_tensor(observation)[0])
+        started, reward = np.zeros(1), np.random.standard_normal(1)
+        buffer.add(observation, action.cpu().numpy(), reward, started, value, log_prob)
+
+    def learn() -> None:
+        with torch.no_grad():
+            last = policy.predict_values(policy.obs_to_tensor(_made_up(model))[0])
+        buffer.compute_returns_and_advantage(last, np.zeros(1))
+        model.train()
+
+    return layers.check_noise(
+        policy,
+        act=act,
+        learn=learn,
+        evaluate=lambda: policy.predict(_made_up(model), deterministic=True),
+        contract="rollout",
+        updates=updates,
+    )
+
+
+def _made_up(model: Any) -> Any:
+    """An observation of one environment."""
+    sample = model.observation_space.sample()
+    if isinstance(sample, dict):
+        return {name: np.asarray(part)[None] for name, part in sample.items()}
+    return np.asarray(sample)[None]
+
+
+def load(path: str | Path) -> Any:
+    """The model in a file that `model.save` wrote. It holds pickles: read only what you trust.
+
+    Raises:
+        ValueError: it is no such file, or of an algorithm that `check_noise` does not know.
+    """
+    try:
+        with zipfile.ZipFile(path) as archive:
+            settings = json.loads(archive.read("data"))
+            weights = torch.load(io.BytesIO(archive.read("policy.pth")), weights_only=True)
+    except (zipfile.BadZipFile, KeyError, json.JSONDecodeError) as error:
+        raise ValueError(f"expected a file that model.save wrote, got {path}: {error}") from error
+    return _algorithm(path, settings, weights).load(path, custom_objects={"buffer_size": 256})
+
+
+def _algorithm(path: str | Path, settings: dict[str, Any], weights: dict[str, Tensor]) -> Any:
+    """Files do not say by which algorithm they are, but each has settings of its own."""
+    if any(name.startswith("quantile_net.") for name in weights) and QRDQN is not None:
+        return QRDQN
+    if any(name.startswith("q_net.") for name in weights):
+        return DQN
+    if "clip_range" in settings:
+        return PPO
+    if "rollout_buffer_class" in settings:
+        return A2C
+    known = ", ".join(agent.__name__ for agent in (*AGENTS[:-1], A2C, PPO))
+    raise ValueError(f"expected a model of {known} in {path}, got another algorithm's")
