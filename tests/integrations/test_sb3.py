@@ -366,11 +366,14 @@ def test_cartpole_is_learnt(policy: Any) -> None:
     model = DQN(
         policy,
         "CartPole-v1",
-        learning_rate=1e-3,
+        learning_rate=2.3e-3,
         batch_size=64,
+        buffer_size=100_000,
         learning_starts=1_000,
-        target_update_interval=250,
-        gradient_steps=2,
+        target_update_interval=10,
+        train_freq=256,
+        gradient_steps=128,
+        policy_kwargs={"net_arch": [256, 256]},
         seed=0,
     )
     model.learn(50_000)
