@@ -10,6 +10,7 @@ from typing import Any, Final
 
 import numpy as np
 import torch
+from gymnasium import spaces
 from torch import Tensor
 
 from noisynet import layers
@@ -57,53 +58,53 @@ def check_noise(model: Any, *, updates: int = 100) -> NoiseReport:
         del sizes["n_steps"]  # there, of the returns
     copy = type(model).load(file, custom_objects=sizes, device=model.device)
     copy.set_logger(Logger(folder=None, output_formats=[]))
-    copy.observation_space.seed(0)
     copy.action_space.seed(0)
+    made_up = _MadeUp(copy.observation_space)
     if isinstance(copy, OnPolicyAlgorithm):
-        return _audit_rollouts(copy, updates)
-    return _audit_values(copy, updates)
+        return _audit_rollouts(copy, made_up, updates)
+    return _audit_values(copy, made_up, updates)
 
 
-def _audit_values(model: Any, updates: int) -> NoiseReport:
+def _audit_values(model: Any, made_up: _MadeUp, updates: int) -> NoiseReport:
     kind = "q_net" if isinstance(model, DQN) else "quantile_net"
     online, target = (getattr(model.policy, name) for name in (kind, f"{kind}_target"))
     for _ in range(model.replay_buffer.buffer_size):
         model.replay_buffer.add(
-            _made_up(model),
-            _made_up(model),
+            made_up.observation(),
+            made_up.observation(),
             np.array([model.action_space.sample()]),
-            np.random.standard_normal(1),
+            made_up.reward(),
             np.zeros(1),
             [{}],
         )
     return layers.check_noise(
         online,
         target=target,
-        act=lambda: model.policy.predict(_made_up(model), deterministic=False),
+        act=lambda: model.policy.predict(made_up.observation(), deterministic=False),
         learn=lambda: model.train(gradient_steps=1, batch_size=32),
-        evaluate=lambda: model.policy.predict(_made_up(model), deterministic=True),
+        evaluate=lambda: model.policy.predict(made_up.observation(), deterministic=True),
         sync=lambda: polyak_update(online.parameters(), target.parameters(), 1.0),
         contract="action",
         updates=updates,
     )
 
 
-def _audit_rollouts(model: Any, updates: int) -> NoiseReport:
+def _audit_rollouts(model: Any, made_up: _MadeUp, updates: int) -> NoiseReport:
     policy, buffer = model.policy, model.rollout_buffer
 
     def act() -> None:
         policy.set_training_mode(False)
         if buffer.full or buffer.pos == 0:
             buffer.reset()
-        observation = _made_up(model)
+        observation = made_up.observation()
         with torch.no_grad():
             action, value, log_prob = policy(policy.obs_to_tensor(observation)[0])
-        started, reward = np.zeros(1), np.random.standard_normal(1)
+        started, reward = np.zeros(1), made_up.reward()
         buffer.add(observation, action.cpu().numpy(), reward, started, value, log_prob)
 
     def learn() -> None:
         with torch.no_grad():
-            last = policy.predict_values(policy.obs_to_tensor(_made_up(model))[0])
+            last = policy.predict_values(policy.obs_to_tensor(made_up.observation())[0])
         buffer.compute_returns_and_advantage(last, np.zeros(1))
         model.train()
 
@@ -111,18 +112,32 @@ def _audit_rollouts(model: Any, updates: int) -> NoiseReport:
         policy,
         act=act,
         learn=learn,
-        evaluate=lambda: policy.predict(_made_up(model), deterministic=True),
+        evaluate=lambda: policy.predict(made_up.observation(), deterministic=True),
         contract="rollout",
         updates=updates,
     )
 
 
-def _made_up(model: Any) -> Any:
-    """An observation of one environment."""
-    sample = model.observation_space.sample()
-    if isinstance(sample, dict):
-        return {name: np.asarray(part)[None] for name, part in sample.items()}
-    return np.asarray(sample)[None]
+class _MadeUp:
+    """Observations and rewards of one environment, from a stream of their own."""
+
+    def __init__(self, space: spaces.Space[Any]) -> None:
+        self.space, self.rng = space, np.random.default_rng(0)
+        space.seed(0)
+
+    def observation(self) -> Any:
+        if isinstance(self.space, spaces.Dict):
+            return {name: self._sample(part)[None] for name, part in self.space.items()}
+        return self._sample(self.space)[None]
+
+    def reward(self) -> np.ndarray[Any, Any]:
+        return self.rng.standard_normal(1)
+
+    def _sample(self, space: spaces.Space[Any]) -> np.ndarray[Any, Any]:
+        if isinstance(space, spaces.Box) and np.issubdtype(space.dtype, np.floating):
+            # Not the space's own sample, which is as large as bounds like 3e38 allow.
+            return self.rng.standard_normal(space.shape).astype(space.dtype)
+        return np.asarray(space.sample())
 
 
 def load(path: str | Path) -> Any:

@@ -14,9 +14,9 @@ from types import TracebackType
 from typing import Self
 
 from noisynet.runs.encoding import decode, encode
-from noisynet.runs.files import RunError, storage_errors, write_all
+from noisynet.runs.files import RunError, storage_errors
 
-__all__ = ["Owner", "RunLock", "RunLocked", "read_owner"]
+__all__ = ["Owner", "RunLock", "RunLocked", "read_owner", "signature_path"]
 
 _log = logging.getLogger(__name__)
 
@@ -48,9 +48,9 @@ class RunLocked(RunError):  # noqa: N818 - says what happened
 class RunLock:
     """The right to write to one run folder, until `release` or the end of a `with` block.
 
-    The kernel holds the lock and frees it when the process ends in any way. The file's text only
-    tells others who the owner is; a clean release empties it, so text found by a new owner means
-    that the last one was killed.
+    The kernel holds the lock and frees it when the process ends in any way. A file beside it only
+    tells others who the owner is; a clean release removes it, so that a new owner who finds one
+    knows that the last was killed.
 
     Attributes:
         note: A sentence about the killed process whose lock this one took over, else None.
@@ -67,34 +67,38 @@ class RunLock:
             blocking=False,
             thread_local=False,
             fallback_to_soft=False,
-            on_acquired=self._sign,
         )
         with storage_errors("lock", path):
             try:
                 self._lock.acquire()
             except filelock.Timeout:
                 raise _refusal(path) from None
+            try:
+                self._sign()
+            except BaseException:
+                self._lock.release()
+                raise
         if self.note is not None:
             _log.info(self.note)
 
-    def _sign(self, descriptor: int) -> None:
-        left = os.pread(descriptor, 4096, 0)
-        if left:
-            owner = _parse_owner(left)
+    def _sign(self) -> None:
+        signed = signature_path(self.path)
+        if signed.exists():
+            owner = read_owner(self.path)
             self.note = (
                 f"took over the lock of {self.path.parent} from "
                 f"{owner or 'a process that did not sign it'}, which ended without releasing it"
             )
         since = datetime.now(UTC).isoformat(timespec="seconds")
         signature = {"pid": os.getpid(), "host": socket.gethostname(), "since": since}
-        os.ftruncate(descriptor, 0)
-        write_all(descriptor, encode(signature) + b"\n")
+        signed.write_bytes(encode(signature) + b"\n")
 
     def release(self) -> None:
         """Gives the lock back; a second call does nothing."""
         if self._lock.is_locked:
             with suppress(OSError):  # unsigned on a full or read-only disk: still released below
-                os.truncate(self.path, 0)
+                if (signed := signature_path(self.path)).exists():
+                    signed.unlink()
             self._lock.release()
 
     def __enter__(self) -> Self:
@@ -125,15 +129,13 @@ def _refusal(path: Path) -> RunLocked:
 
 
 def read_owner(path: Path) -> Owner | None:
-    """Who signed the lock file, killed or not; None where nobody did."""
+    """Who signed for the lock file, killed or not; None where nobody did."""
     try:
-        return _parse_owner(path.read_bytes())
-    except OSError:
+        return Owner(**decode(signature_path(path).read_bytes()))
+    except (OSError, ValueError, TypeError):
         return None
 
 
-def _parse_owner(data: bytes) -> Owner | None:
-    try:
-        return Owner(**decode(data))
-    except (ValueError, TypeError):
-        return None
+def signature_path(path: Path) -> Path:
+    """Where the owner of a lock file signs: beside it, as taking the lock may empty the file."""
+    return path.with_suffix(".owner")

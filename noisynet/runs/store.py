@@ -21,7 +21,7 @@ from noisynet.runs.files import (
     storage_errors,
     write_atomically,
 )
-from noisynet.runs.lock import Owner, RunLock, RunLocked, read_owner
+from noisynet.runs.lock import Owner, RunLock, RunLocked, read_owner, signature_path
 
 __all__ = [
     "Difference",
@@ -197,7 +197,7 @@ class RunFolder:
 
     def _refuse_foreign_files(self) -> None:
         """A folder with files but no config.json is somebody's, not a run's."""
-        ours = (_LOCK_NAME, f".{self.config_path.name}.tmp-")
+        ours = (_LOCK_NAME, signature_path(Path(_LOCK_NAME)).name, f".{self.config_path.name}.tmp-")
         foreign = sorted(p.name for p in self.path.iterdir() if not p.name.startswith(ours))
         if foreign:
             raise RunMismatch(

@@ -28,7 +28,7 @@ def folder_of(spec: RunSpec) -> RunFolder:
 def sign(spec: RunSpec, host: str, since: str) -> None:
     """A signature of this process, which does not hold the lock."""
     signature = {"pid": os.getpid(), "host": host, "since": since}
-    (spec.folder / "run.lock").write_text(json.dumps(signature))
+    (spec.folder / "run.owner").write_text(json.dumps(signature))
 
 
 def test_a_run_without_folder_is_new(spec: RunSpec, tmp_path: Path) -> None:

@@ -175,10 +175,12 @@ def test_a_pickle_in_place_of_a_checkpoint_is_set_aside_and_never_executed(
     assert bench.remains(run) == bench.reference("deep_sea")
 
 
-def test_nothing_in_the_package_can_unpickle() -> None:
+def test_nothing_but_the_integrations_can_unpickle() -> None:
     modules = {"pickle", "cPickle", "dill", "cloudpickle", "joblib", "shelve", "marshal"}
     calls = {("torch", "load"), ("torch", "save"), ("np", "load"), ("np", "save")}
-    files = sorted(Path(noisynet.__file__).parent.rglob("*.py"))
+    package = Path(noisynet.__file__).parent
+    # Other libraries' files are pickles: the command line reads them only with --trust.
+    files = sorted(set(package.rglob("*.py")) - set((package / "integrations").glob("*.py")))
     assert len(files) > 40
     for path in files:
         for node in ast.walk(ast.parse(path.read_text())):

@@ -130,7 +130,8 @@ def test_a_folder_of_other_files_is_not_taken_over(tmp_path: Path) -> None:
 
 
 def test_a_start_killed_before_its_config_was_written_is_begun_again(tmp_path: Path) -> None:
-    (tmp_path / "run.lock").write_text('{"pid": 1')
+    (tmp_path / "run.lock").touch()
+    (tmp_path / "run.owner").write_text('{"pid": 1')
     (tmp_path / ".config.json.tmp-77").write_text("{")
     run = _open(tmp_path)
     assert run.read_config()["agent"] == "dqn"
