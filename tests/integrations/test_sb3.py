@@ -350,7 +350,13 @@ LEARNING: dict[Any, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize(("algorithm", "name"), EVERY)
+@pytest.mark.parametrize(
+    ("algorithm", "name"),
+    [
+        pytest.param(*which, marks=pytest.mark.slow if which in EVERY[1:3] else ())
+        for which in EVERY
+    ],
+)
 def test_they_learn(algorithm: Any, name: str) -> None:
     shape = {"net_arch": [32], **({"n_quantiles": 10} if algorithm is QRDQN else {})}
     options = {"gamma": 0.5, "policy_kwargs": shape, **LEARNING[algorithm]}
