@@ -155,5 +155,10 @@ def hooks_of(network: nn.Module) -> list[Any]:
     return [
         hooks
         for module in network.modules()
-        for hooks in (module._forward_hooks, module._forward_pre_hooks, module._backward_hooks)
+        for hooks in (
+            module._forward_hooks,
+            module._forward_pre_hooks,
+            module._backward_hooks,
+            module._backward_pre_hooks,
+        )
     ]

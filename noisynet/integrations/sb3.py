@@ -17,7 +17,8 @@ import functools
 import inspect
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from types import MethodType
 from typing import Any, Final, Literal
 
 import numpy as np
@@ -92,26 +93,17 @@ class _FreshNoise:
         return values
 
     def _predict(self, observation: Any, deterministic: bool = True) -> Tensor:
-        with _means(self) if deterministic else _one_each(self):
+        with _using(self, "means" if deterministic else "one each"):
             actions: Tensor = super()._predict(observation, deterministic)  # type: ignore[misc]
         return actions
 
 
 @contextmanager
-def _means(network: Any) -> Iterator[None]:
-    network._rows = "means"
+def _using(network: Any, rows: Literal["one each", "means"]) -> Iterator[None]:
+    network._rows = rows
     try:
-        with noise_off(network):
+        with noise_off(network) if rows == "means" else nullcontext():
             yield
-    finally:
-        del network._rows
-
-
-@contextmanager
-def _one_each(network: Any) -> Iterator[None]:
-    network._rows = "one each"
-    try:
-        yield
     finally:
         del network._rows
 
@@ -196,16 +188,14 @@ class NoisyDQNPolicy(DQNPolicy):
         dueling: bool = False,
         **keywords: Any,
     ) -> None:
-        self.noise_arguments: Any = {
-            "sigma0": sigma0,
-            "noise": noise,
-            "dueling": dueling,
-        }
-        extractor = keywords.setdefault("features_extractor_class", _extractor(observation_space))
-        if dueling and extractor is NatureCNN:
+        self.noise_arguments: Any = {"sigma0": sigma0, "noise": noise, "dueling": dueling}
+        _choose_extractor(observation_space, keywords)
+        if dueling and keywords["features_extractor_class"] is NatureCNN:
             keywords["features_extractor_class"] = NatureConvolutions
         if keywords["features_extractor_class"] is NatureConvolutions:
-            keywords["net_arch"] = keywords.get("net_arch") or [512]
+            options = keywords.get("features_extractor_kwargs") or {}
+            if keywords.get("net_arch") is None:
+                keywords["net_arch"] = [options.get("features_dim", 512)]
         super().__init__(observation_space, action_space, lr_schedule, **keywords)
 
     def make_q_net(self) -> NoisyQNetwork:
@@ -240,16 +230,7 @@ if QRDQN is not None:
             _make_layers_noisy(self, noise, sigma0)
 
     class NoisyQRDQNPolicy(QRDQNPolicy):
-        """A policy for QR-DQN that explores by its weights: see `NoisyDQNPolicy`.
-
-        Args:
-            observation_space: as for `NoisyDQNPolicy`.
-            action_space: discrete.
-            lr_schedule: as for every policy.
-            sigma0: the initial noise, None for the paper's.
-            noise: "factorised" or "independent".
-            keywords: what the library's own policy takes, such as `n_quantiles`.
-        """
+        """A policy for QR-DQN that explores by its weights; arguments as `NoisyDQNPolicy`'s."""
 
         def __init__(
             self,
@@ -262,7 +243,7 @@ if QRDQN is not None:
             **keywords: Any,
         ) -> None:
             self.noise_arguments: Any = {"sigma0": sigma0, "noise": noise}
-            keywords.setdefault("features_extractor_class", _extractor(observation_space))
+            _choose_extractor(observation_space, keywords)
             super().__init__(observation_space, action_space, lr_schedule, **keywords)
 
         def make_quantile_net(self) -> NoisyQuantileNetwork:
@@ -313,7 +294,7 @@ class NoisyActorCriticPolicy(ActorCriticPolicy):
             )
         self.noise_arguments: Any = {"sigma0": sigma0, "noise": noise}
         self._owners: Tensor | None = None
-        keywords.setdefault("features_extractor_class", _extractor(observation_space))
+        _choose_extractor(observation_space, keywords)
         super().__init__(observation_space, action_space, lr_schedule, **keywords)
 
     def _build(self, lr_schedule: Any) -> None:
@@ -355,12 +336,10 @@ class NoisyActorCriticPolicy(ActorCriticPolicy):
     def _by_environment(
         self, held: dict[str, Tensor], owners: Tensor, obs: Any, actions: Tensor
     ) -> tuple[Tensor, Tensor, Tensor | None]:
-        """One pass for each environment: independent noise for every row would fill the memory."""
-        order, parts = [], []
-        for env in owners.unique():
-            rows = (owners == env).nonzero().flatten()
+        """One pass for each environment, as in `_predict`."""
+        order, parts = [(owners == env).nonzero().flatten() for env in owners.unique()], []
+        for env, rows in zip(owners.unique(), order, strict=True):
             hold_noise(self, {name: sample[env] for name, sample in held.items()})
-            order.append(rows)
             parts.append(super().evaluate_actions(_rows_of(obs, rows), actions[rows]))
         back = torch.cat(order).argsort()
         values, log_prob, entropy = zip(*parts, strict=True)
@@ -372,20 +351,31 @@ class NoisyActorCriticPolicy(ActorCriticPolicy):
 
         The library asks so about the last observation of a truncated episode, not saying whose.
         """
-        samples = self._samples()
-        if samples is None or samples == _count(obs):
+        with self._means_unless_rows_fit(obs):
             return super().predict_values(obs)
-        with noise_off(self):
-            return super().predict_values(obs)
+
+    def get_distribution(self, obs: Any) -> Any:
+        """The policy at observations, one of each environment; at others by the mean weights."""
+        with self._means_unless_rows_fit(obs):
+            return super().get_distribution(obs)
+
+    def _means_unless_rows_fit(self, obs: Any) -> AbstractContextManager[None]:
+        return nullcontext() if self._samples() in (None, _count(obs)) else noise_off(self)
 
     def _predict(self, observation: Any, deterministic: bool = False) -> Tensor:
         if deterministic:
             with noise_off(self):
                 return super()._predict(observation, deterministic)
         held = held_noise(self)  # of a roll-out that goes on afterwards
-        resample_noise(self, rows=_several(observation))
         try:
-            return super()._predict(observation, deterministic)
+            if self.noise_arguments["noise"] == "factorised":
+                resample_noise(self, rows=_several(observation))
+                return super()._predict(observation, deterministic)
+            actions = []  # one by one: independent noise for every row would fill the memory
+            for row in torch.arange(_count(observation)):
+                resample_noise(self)
+                actions.append(super()._predict(_rows_of(observation, row[None]), deterministic))
+            return torch.cat(actions)
         finally:
             hold_noise(self, held)
 
@@ -403,16 +393,14 @@ class NoisyActorCriticPolicy(ActorCriticPolicy):
 
 def _explore_by_noise_alone(model: Any) -> None:
     """ε is 0; who asked for another is told."""
-    defaults = inspect.signature(type(model).__init__).parameters
+    algorithm: Any = DQN if isinstance(model, DQN) else QRDQN
+    defaults = inspect.signature(algorithm.__init__).parameters
     for name in ("exploration_initial_eps", "exploration_final_eps"):
         asked = getattr(model, name)
         if asked not in (0, defaults[name].default):
-            warnings.warn(
-                f"{name}={asked} is taken for 0: a noisy policy explores by its weights, and "
-                f"random actions would hide whether they do. Leave {name} out, or set it to 0.",
-                UserWarning,
-                stacklevel=2,
-            )
+            said = f"{name}={asked} is taken for 0: a noisy policy explores by its weights, and "
+            said += f"random actions would hide whether they do. Leave {name} out, or set it to 0."
+            warnings.warn(said, UserWarning, stacklevel=2)
         setattr(model, name, 0.0)
     model.exploration_rate = 0.0
     model.exploration_schedule = LinearSchedule(0.0, 0.0, model.exploration_fraction)
@@ -421,21 +409,28 @@ def _explore_by_noise_alone(model: Any) -> None:
 def _tell_of_rollouts(model: Any) -> None:
     """When a roll-out begins, and where the rows of a shuffled batch were before.
 
-    Only the buffer knows.
+    Only the buffer knows. Methods of the model, so that a copy of it has its own.
     """
-    buffer, policy = model.rollout_buffer, model.policy
-    reset, get_samples = buffer.reset, buffer._get_samples
+    if not isinstance(model, (A2C, PPO)):
+        raise TypeError(
+            f"NoisyActorCriticPolicy expected A2C or PPO, got {type(model).__name__}, which asks "
+            "its policy otherwise: its noise would not be that of the roll-out"
+        )
+    model.rollout_buffer.reset = MethodType(_reset_and_tell, model)
+    model.rollout_buffer._get_samples = MethodType(_get_samples_and_tell, model)
 
-    def reset_and_tell() -> None:
-        reset()
-        policy.begin_rollout(buffer.n_envs)
 
-    def get_samples_and_tell(batch_inds: np.ndarray[Any, Any], env: Any = None) -> Any:
-        if buffer.n_envs > 1:  # rows lie environment by environment
-            policy.learn_from(torch.as_tensor(batch_inds // buffer.buffer_size))
-        return get_samples(batch_inds, env)
+def _reset_and_tell(model: Any) -> None:
+    buffer = model.rollout_buffer
+    type(buffer).reset(buffer)
+    model.policy.begin_rollout(buffer.n_envs)
 
-    buffer.reset, buffer._get_samples = reset_and_tell, get_samples_and_tell
+
+def _get_samples_and_tell(model: Any, rows: np.ndarray[Any, Any], *rest: Any) -> Any:
+    buffer = model.rollout_buffer
+    if buffer.n_envs > 1:  # rows lie environment by environment
+        model.policy.learn_from(torch.as_tensor(rows // buffer.buffer_size))
+    return type(buffer)._get_samples(buffer, rows, *rest)
 
 
 def _extend(algorithm: Any, policy: Any, prepare: Callable[[Any], None]) -> None:
@@ -467,10 +462,17 @@ if QRDQN is not None:
 # --- observations and layers ---------------------------------------------------------------------
 
 
-def _extractor(observation_space: spaces.Space[Any]) -> Any:
+def _choose_extractor(observation_space: spaces.Space[Any], keywords: dict[str, Any]) -> None:
+    """What the library would take for such observations, unless the user says it."""
+    normalised = not keywords.get("normalize_images", True)
+    found: Any = FlattenExtractor
     if isinstance(observation_space, spaces.Dict):
-        return CombinedExtractor
-    return NatureCNN if is_image_space(observation_space) else FlattenExtractor
+        found = CombinedExtractor
+    elif is_image_space(observation_space, normalized_image=normalised):
+        assert observation_space.shape is not None
+        if sorted(observation_space.shape)[1] >= 36:  # for smaller ones it has no convolutions
+            found = NatureCNN
+    keywords.setdefault("features_extractor_class", found)
 
 
 def _make_layers_noisy(module: nn.Module, noise: Noise, sigma0: float | None) -> None:

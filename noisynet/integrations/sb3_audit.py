@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import io
 import json
+import random
 import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
@@ -31,15 +34,15 @@ try:
 except ImportError:  # then there is no QR-DQN to audit
     QRDQN = None
 
-AGENTS: Final = (DQN, OnPolicyAlgorithm) if QRDQN is None else (DQN, QRDQN, OnPolicyAlgorithm)
+AGENTS: Final = (DQN, A2C, PPO) if QRDQN is None else (DQN, QRDQN, A2C, PPO)
 """The algorithms that `check_noise` knows how to run."""
 
 
 def check_noise(model: Any, *, updates: int = 100) -> NoiseReport:
     """Audit a model's noise, whoever wrote its noisy layers: see `noisynet.check_noise`.
 
-    A copy of the model acts, learns by the algorithm's own `train` and is evaluated, on made-up
-    observations of its space.
+    A copy of the model acts as one environment, learns by the algorithm's own `train` and is
+    evaluated, on made-up observations of its space. Neither the model nor a random stream moves.
 
     Args:
         model: of DQN, QR-DQN, A2C or PPO, with noisy layers in its policy.
@@ -51,18 +54,37 @@ def check_noise(model: Any, *, updates: int = 100) -> NoiseReport:
     if not isinstance(model, AGENTS):
         known = ", ".join(agent.__name__ for agent in AGENTS)
         raise TypeError(f"expected a model of {known}, got a {type(model).__name__}")
-    file = io.BytesIO()
+    file, changed = io.BytesIO(), {"n_envs": 1, "seed": None}
     model.save(file)
-    sizes = {"buffer_size": 256, "n_envs": 1, "n_steps": ACTIONS_PER_UPDATE}
-    if not isinstance(model, OnPolicyAlgorithm):
-        del sizes["n_steps"]  # there, of the returns
-    copy = type(model).load(file, custom_objects=sizes, device=model.device)
-    copy.set_logger(Logger(folder=None, output_formats=[]))
-    copy.action_space.seed(0)
-    made_up = _MadeUp(copy.observation_space)
-    if isinstance(copy, OnPolicyAlgorithm):
-        return _audit_rollouts(copy, made_up, updates)
-    return _audit_values(copy, made_up, updates)
+    on_policy = isinstance(model, OnPolicyAlgorithm)
+    changed |= {"n_steps": ACTIONS_PER_UPDATE} if on_policy else _SMALL_REPLAY
+    with _streams_kept():
+        copy = type(model).load(file, custom_objects=changed, device=model.device)
+        copy.set_logger(Logger(folder=None, output_formats=[]))
+        copy.action_space.seed(0)
+        made_up = _MadeUp(copy.observation_space)
+        audit = _audit_rollouts if on_policy else _audit_values
+        return audit(copy, made_up, updates)
+
+
+# Whatever the user's own replay needs, made-up transitions need a plain one.
+_SMALL_REPLAY: Final[dict[str, Any]] = {
+    "buffer_size": 256,
+    "replay_buffer_class": None,
+    "replay_buffer_kwargs": {},
+}
+
+
+@contextmanager
+def _streams_kept() -> Iterator[None]:
+    """Put the global random streams back afterwards."""
+    states = random.getstate(), np.random.get_state()
+    with torch.random.fork_rng():
+        try:
+            yield
+        finally:
+            random.setstate(states[0])
+            np.random.set_state(states[1])
 
 
 def _audit_values(model: Any, made_up: _MadeUp, updates: int) -> NoiseReport:
@@ -149,10 +171,13 @@ def load(path: str | Path) -> Any:
     try:
         with zipfile.ZipFile(path) as archive:
             settings = json.loads(archive.read("data"))
-            weights = torch.load(io.BytesIO(archive.read("policy.pth")), weights_only=True)
+            file = io.BytesIO(archive.read("policy.pth"))
+            weights = torch.load(file, map_location="cpu", weights_only=True)
     except (zipfile.BadZipFile, KeyError, json.JSONDecodeError) as error:
         raise ValueError(f"expected a file that model.save wrote, got {path}: {error}") from error
-    return _algorithm(path, settings, weights).load(path, custom_objects={"buffer_size": 256})
+    algorithm = _algorithm(path, settings, weights)
+    on_policy = issubclass(algorithm, OnPolicyAlgorithm)
+    return algorithm.load(path, custom_objects=None if on_policy else _SMALL_REPLAY)
 
 
 def _algorithm(path: str | Path, settings: dict[str, Any], weights: dict[str, Tensor]) -> Any:
@@ -161,9 +186,8 @@ def _algorithm(path: str | Path, settings: dict[str, Any], weights: dict[str, Te
         return QRDQN
     if any(name.startswith("q_net.") for name in weights):
         return DQN
-    if "clip_range" in settings:
-        return PPO
-    if "rollout_buffer_class" in settings:
-        return A2C
-    known = ", ".join(agent.__name__ for agent in (*AGENTS[:-1], A2C, PPO))
+    policy = settings.get("policy_class") or {}
+    if "rollout_buffer_class" in settings and "sb3_contrib" not in policy.get("__module__", ""):
+        return PPO if "clip_range" in settings else A2C
+    known = ", ".join(agent.__name__ for agent in AGENTS)
     raise ValueError(f"expected a model of {known} in {path}, got another algorithm's")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import importlib
 import re
 import sys
@@ -210,6 +211,41 @@ def test_images_get_convolutions_and_every_layer_after_them_is_noisy(policy: str
     model.learn(24)
 
 
+class Tiny(Screens):
+    observation_space = spaces.Box(0, 255, (7, 7, 3), np.uint8)
+
+
+class Parts(Screens):
+    """Observations of several parts."""
+
+    observation_space = spaces.Dict(  # type: ignore[assignment]
+        {"position": spaces.Box(-1, 1, (3,)), "velocity": spaces.Box(-1, 1, (2,))}
+    )
+
+
+@pytest.mark.parametrize("env", [Tiny, Parts])
+@pytest.mark.parametrize(
+    ("algorithm", "policy"), [(DQN, "NoisyDuelingMlpPolicy"), (A2C, "NoisyMultiInputPolicy")]
+)
+def test_small_images_and_several_parts_are_observations_too(
+    algorithm: Any, policy: str, env: Any
+) -> None:
+    model = make(algorithm, policy, DummyVecEnv([env] * 2))
+    model.learn(40)
+    assert check_noise(model, updates=10)["noisy while acting"].passed
+
+
+class Inherited(DQN):
+    def __init__(self, *arguments: Any, **keywords: Any) -> None:
+        super().__init__(*arguments, **keywords)
+
+
+def test_a_class_derived_from_dqn_has_no_epsilon_either() -> None:
+    model = make(Inherited, NoisyDQNPolicy, learning_starts=20, buffer_size=100)
+    model.learn(40)
+    assert model.exploration_rate == 0
+
+
 # --- A2C and PPO ----------------------------------------------------------------------------------
 
 
@@ -295,6 +331,49 @@ def test_state_dependent_exploration_is_refused() -> None:
         make(A2C, NoisyActorCriticPolicy, "Pendulum-v1", use_sde=True)
 
 
+@pytest.mark.parametrize("several", [1, 3])
+def test_a_copied_model_goes_on_by_itself(several: int) -> None:
+    env = DummyVecEnv([lambda: gymnasium.make("CartPole-v1")] * several)
+    model = make(A2C, NoisyActorCriticPolicy, env)
+    before = held_noise(model.policy)
+    again = copy.deepcopy(model)  # once it has learnt, the library's own cannot be copied either
+    with record_noise(again.policy) as log:
+        again.learn(30)
+    assert all(event.noisy for event in log.events)
+    assert all(torch.equal(value, held_noise(model.policy)[k]) for k, value in before.items())
+
+
+def test_another_policy_that_a_model_is_given_is_told_too() -> None:
+    model = make(A2C, NoisyActorCriticPolicy)
+    model.policy = make(A2C, NoisyActorCriticPolicy).policy
+    with record_noise(model.policy) as log:
+        model.learn(25)
+    assert [used for _, used in draws(log)] == [{1 + i // 2} for i in range(10)]
+
+
+def test_after_several_environments_a_policy_can_still_be_asked_about_one_observation() -> None:
+    env = DummyVecEnv([lambda: gymnasium.make("CartPole-v1")] * 3)
+    model = make(A2C, NoisyActorCriticPolicy, env)
+    model.learn(15)
+    with record_noise(model.policy) as log:
+        asked = model.policy.get_distribution(torch.zeros(1, 4))
+    assert asked.distribution.probs.shape == (1, 2)
+    assert not any(event.noisy for event in log.events)
+
+
+def test_each_row_of_a_noisy_prediction_has_its_own_sample() -> None:
+    model = make(A2C, NoisyActorCriticPolicy)
+    with record_noise(model.policy) as log:
+        model.predict(np.zeros((5, 4), np.float32), deterministic=False)
+    layer = log.events[0].layer
+    assert len({event.draw for event in log.select(layer=layer)}) == 5
+
+
+def test_algorithms_that_ask_otherwise_are_refused() -> None:
+    with pytest.raises(TypeError, match="expected A2C or PPO, got TRPO"):
+        sb3_contrib.TRPO(NoisyActorCriticPolicy, "CartPole-v1")
+
+
 # --- all of them ----------------------------------------------------------------------------------
 
 EVERY: list[Any] = [
@@ -340,6 +419,21 @@ def test_a_policy_alone_is_saved_and_loaded(algorithm: Any, name: str, tmp_path:
 def test_the_audit_finds_nothing_wrong(algorithm: Any, name: str) -> None:
     report = check_noise(make(algorithm, name, **SMALL[algorithm]), updates=60)
     assert report.passed, str(report)
+
+
+@pytest.mark.parametrize(("algorithm", "name"), EVERY)
+def test_the_audit_moves_neither_the_model_nor_a_stream(algorithm: Any, name: str) -> None:
+    model = make(algorithm, name, **SMALL[algorithm])
+    model.learn(64)
+    weights = {key: value.clone() for key, value in model.policy.state_dict().items()}
+    noise, torchs = held_noise(model.policy), torch.get_rng_state()
+    numpys = repr(np.random.get_state())
+    check_noise(model, updates=2)
+    after = model.policy.state_dict()
+    assert all(torch.equal(value, after[key]) for key, value in weights.items())
+    assert all(torch.equal(value, held_noise(model.policy)[key]) for key, value in noise.items())
+    assert torch.equal(torchs, torch.get_rng_state())
+    assert repr(np.random.get_state()) == numpys
 
 
 LEARNING: dict[Any, dict[str, Any]] = {
