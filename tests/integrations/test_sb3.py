@@ -417,7 +417,7 @@ def test_a_policy_alone_is_saved_and_loaded(algorithm: Any, name: str, tmp_path:
 
 @pytest.mark.parametrize(("algorithm", "name"), EVERY)
 def test_the_audit_finds_nothing_wrong(algorithm: Any, name: str) -> None:
-    report = check_noise(make(algorithm, name, **SMALL[algorithm]), updates=60)
+    report = check_noise(make(algorithm, name, **SMALL[algorithm]), updates=40)
     assert report.passed, str(report)
 
 
@@ -447,7 +447,7 @@ LEARNING: dict[Any, dict[str, Any]] = {
 @pytest.mark.parametrize(
     ("algorithm", "name"),
     [
-        pytest.param(*which, marks=pytest.mark.slow if which in EVERY[1:3] else ())
+        pytest.param(*which, marks=pytest.mark.slow if which in EVERY[1:4] else ())
         for which in EVERY
     ],
 )

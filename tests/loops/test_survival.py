@@ -32,7 +32,9 @@ PLAY_AGAIN = "noisynet.loops.off_policy:OffPolicyLoop.play_again"
 # --- kills at chosen places -----------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("kind", ["minatar", "prioritised", "atari"])
+@pytest.mark.parametrize(
+    "kind", ["minatar", "prioritised", pytest.param("atari", marks=pytest.mark.slow)]
+)
 def test_kills_at_every_kind_of_moment_leave_no_trace(
     kind: str, bench: Bench, tmp_path: Path
 ) -> None:
