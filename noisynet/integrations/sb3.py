@@ -315,10 +315,9 @@ class NoisyActorCriticPolicy(ActorCriticPolicy):
 
     def evaluate_actions(self, obs: Any, actions: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
         """Values, log-probabilities and entropy, each row with the noise that it was made with."""
-        held = held_noise(self)
         if self._samples() is None:
             return super().evaluate_actions(obs, actions)
-        owners, self._owners = self._owners, None
+        held, owners, self._owners = held_noise(self), self._owners, None
         if owners is None or len(owners) != len(actions):
             came = "none" if owners is None else len(owners)
             raise RuntimeError(
@@ -337,8 +336,9 @@ class NoisyActorCriticPolicy(ActorCriticPolicy):
         self, held: dict[str, Tensor], owners: Tensor, obs: Any, actions: Tensor
     ) -> tuple[Tensor, Tensor, Tensor | None]:
         """One pass for each environment, as in `_predict`."""
-        order, parts = [(owners == env).nonzero().flatten() for env in owners.unique()], []
-        for env, rows in zip(owners.unique(), order, strict=True):
+        envs, parts = owners.unique(), []
+        order = [(owners == env).nonzero().flatten() for env in envs]
+        for env, rows in zip(envs, order, strict=True):
             hold_noise(self, {name: sample[env] for name, sample in held.items()})
             parts.append(super().evaluate_actions(_rows_of(obs, rows), actions[rows]))
         back = torch.cat(order).argsort()
