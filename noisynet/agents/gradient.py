@@ -116,9 +116,9 @@ class ValueGradient:
     def by_hand(self, batch: Columns, share: Share) -> Gradient:
         """The same but for rounding, on CPUs, in tasks for `share` (docs/performance.md)."""
         online, of_target = self._passes
-        ways = [online.torso_tasks(batch.x), of_target.torso_tasks(batch.y)]
+        ways = [online.torso_tasks(batch.x, keep=True), of_target.torso_tasks(batch.y, keep=False)]
         if self.double_q:
-            ways.append(online.torso_tasks(batch.y))
+            ways.append(online.torso_tasks(batch.y, keep=False))
         convolved = share([task for way in ways for task in way])
         at_x, *at_y = [
             convolved[i : i + len(ways[0])] for i in range(0, len(convolved), len(ways[0]))

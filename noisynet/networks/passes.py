@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from noisynet.layers import NoisyLinear
 from noisynet.networks.build import ValueNetwork
+from noisynet.networks.convolutions import Convolved
 from noisynet.networks.heads import DuelingHead, QHead
 from noisynet.networks.perturbation import keep_gradients, perturbed_weight
 from noisynet.networks.small import (
@@ -26,15 +27,15 @@ from noisynet.networks.small import (
     dense_backward,
     is_small,
 )
-from noisynet.networks.torso import Torso, convolved, patches_of
+from noisynet.networks.torso import Torso
 
 Task = Callable[[], Any]
 Share = Callable[[Sequence[Task]], list[Any]]
 """Does all of some tasks, in whatever threads are free, and gives their results in order."""
 
-# Observations that a task takes through large convolutions: fewer would leave oneDNN more to
-# prepare than to do, and more would leave a thread to wait for another.
-_CHUNK: Final = 16
+# Observations that a task takes through large convolutions: with fewer it would take longer to
+# share them out, and with more a thread would wait for another.
+_CHUNK: Final = 8
 
 
 def in_turn(tasks: Sequence[Task]) -> list[Any]:
@@ -44,23 +45,19 @@ def in_turn(tasks: Sequence[Task]) -> list[Any]:
 
 @dataclass(frozen=True)
 class _Step:
-    """One layer of a pass.
+    """One fully connected layer of a pass.
 
     Attributes:
         layer: which.
-        x: what went in; its patches if the convolution was a matrix product.
+        x: what went in.
         y: what came out, after ReLU.
-        weight: of a fully connected layer, in force then.
+        weight: in force then.
     """
 
     layer: Any
     x: Tensor
     y: Tensor
-    weight: Tensor | None = None
-
-
-Convolved = tuple[Tensor, list[_Step]]
-"""The features of a chunk [n, F], and the steps that led there."""
+    weight: Tensor
 
 
 class ValuePass:
@@ -84,22 +81,28 @@ class ValuePass:
     @property
     def is_small(self) -> bool:
         """Whether calls cost more than arithmetic: then acting gains from passes by hand, too."""
-        return len(self.torso.convolutions) <= 1
+        return len(self.torso.layers) <= 1
 
     def __call__(self, observation: Tensor) -> Tensor:
         """Q [B, A], with one sample of noise for all rows."""
-        convolved = in_turn(self.torso_tasks(observation))
+        convolved = in_turn(self.torso_tasks(observation, keep=False))
         return self.values(in_turn(self.stream_tasks(convolved)))
 
-    def torso_tasks(self, observation: Tensor) -> list[Task]:
-        """The way to the features, in tasks that can be done at the same time."""
+    def torso_tasks(self, observation: Tensor, keep: bool) -> list[Task]:
+        """The way to the features, in tasks that can be done at the same time.
+
+        Args:
+            observation: [B, stack, *frame].
+            keep: a gradient is to follow.
+        """
+        forward = self.torso.begin(observation, keep)
         if len(observation) <= self.torso.chunk:
-            return [partial(self.torso.forward, observation)]
-        return [partial(self.torso.forward, chunk) for chunk in observation.split(self.torso.chunk)]
+            return [partial(forward, observation)]
+        return [partial(forward, chunk) for chunk in observation.split(self.torso.chunk)]
 
     def stream_tasks(self, convolved: Sequence[Convolved]) -> list[Task]:
         """The way from the features to each stream's outputs, likewise."""
-        chunks = [features for features, _ in convolved]
+        chunks = [chunk.features for chunk in convolved]
         features = chunks[0] if len(chunks) == 1 else torch.cat(chunks)
         return [partial(stream.forward, features) for stream in self.streams]
 
@@ -119,11 +122,10 @@ class ValuePass:
     ) -> None:
         """Leave the gradients of a loss in the parameters, given that of Q [B, A]."""
         tasks: list[Task] = []
-        has_convolutions = bool(convolved[0][1])
+        has_convolutions = bool(self.torso.layers)
         for steps, output in zip(streams, self._of_streams(gradient), strict=True):
             at_first = _StreamPass.backward(steps, output)
             first = steps[0]
-            assert first.weight is not None
             if has_convolutions:
                 tasks.append(partial(_back_to_inputs, at_first, first.weight))
             tasks.append(partial(_weigh, first.layer, at_first, first.x))
@@ -136,10 +138,10 @@ class ValuePass:
             d_features *= self.network.trunk_gradient_scale
         pieces = [d_features] if len(convolved) == 1 else d_features.split(self.torso.chunk)
         ways = zip(convolved, pieces, strict=True)
-        gradients = share([partial(self.torso.backward, way[1], d_y) for way, d_y in ways])
+        gradients = share([partial(self.torso.backward, way, d_y) for way, d_y in ways])
         tasks = [
-            partial(self.torso.weigh, way[1][index], of_chunk[index])
-            for index in range(len(self.torso.convolutions))
+            partial(self.torso.weigh, way, of_chunk[number], number)
+            for number in range(len(self.torso.layers))
             for way, of_chunk in zip(convolved, gradients, strict=True)
         ]
         self.torso.keep(share(tasks))
@@ -152,63 +154,50 @@ class ValuePass:
 
 
 class _TorsoPass:
-    """Through the convolutions."""
+    """Through the convolutions, if there are any."""
 
     def __init__(self, torso: Torso) -> None:
-        self.torso = torso
-        self.convolutions = [layer for layer in torso.layers if isinstance(layer, nn.Conv2d)]
-        # One small convolution is cheaper as a product of patches and weights, or pixel by pixel.
-        self.as_product = torso.kind == "minatar"
-        self.chunk = _CHUNK if len(self.convolutions) > 1 else 1 << 30
+        self.torso, self.layers = torso, torso.convolutions.layers
+        self.chunk = _CHUNK if len(self.layers) > 1 else 1 << 30
 
-    def forward(self, observation: Tensor) -> Convolved:
-        """Features [n, F], and the steps on the way."""
+    def begin(self, observation: Tensor, keep: bool) -> Callable[[Tensor], Convolved]:
+        """The way to features with the weights of now, for chunks of observations."""
+        if not self.layers:
+            return self._flat
         if self.torso.sees_planes(observation):
-            (layer,) = self.convolutions
-            planes = observation.reshape(-1, *self.torso.image_shape)
-            y = convolve_planes(planes, layer)
-            return y.flatten(1), [_Step(layer, planes, y)]
-        x, steps = self.torso.prepared(observation), []
-        for layer in self.convolutions:
-            if self.as_product:
-                x = patches_of(x.permute(0, 2, 3, 1), layer)
-                y = convolved(x, layer).relu_().permute(0, 3, 1, 2)
-            else:
-                y = F.conv2d(x, layer.weight, layer.bias, layer.stride).relu_()
-            steps.append(_Step(layer, x, y))
-            x = y
-        return x.flatten(1), steps
+            return self._planes
+        return partial(self._images, self.torso.convolutions.packed(), keep)
 
-    def backward(self, steps: list[_Step], gradient: Tensor) -> list[Tensor]:
+    def _flat(self, observation: Tensor) -> Convolved:
+        return Convolved(self.torso.prepared(observation).flatten(1), observation, ())
+
+    def _planes(self, observation: Tensor) -> Convolved:
+        planes = observation.reshape(-1, *self.torso.image_shape)
+        y = convolve_planes(planes, self.layers[0])
+        return Convolved(y.flatten(1), planes, (y,))
+
+    def _images(self, filters: tuple[Any, ...], keep: bool, observation: Tensor) -> Convolved:
+        images = observation.reshape(-1, *self.torso.image_shape)
+        return self.torso.convolutions.forward(images, filters, keep)
+
+    def backward(self, seen: Convolved, gradient: Tensor) -> tuple[Any, ...]:
         """The gradients at each convolution's outputs, given that of the features."""
-        if steps[0].x.dtype == torch.uint8:
-            return [gradient.view(steps[0].y.shape)]  # `weigh` passes through the ReLU itself
-        d_y = gradient.view(steps[-1].y.shape).contiguous(memory_format=torch.channels_last)
-        found = [_through_relu(d_y, steps[-1].y)]
-        for below, step in zip(steps[-2::-1], steps[:0:-1], strict=True):
-            d_x = _convolution_backward(step, found[-1], [True, False, False])[0]
-            found.append(_through_relu(d_x, below.y))
-        return found[::-1]
+        if self.torso.sees_planes(seen.images):
+            return (gradient.view(seen.outputs[0].shape),)  # `weigh` passes through the ReLU
+        return self.torso.convolutions.backward(seen, gradient)
 
-    def weigh(self, step: _Step, gradient: Tensor) -> tuple[Tensor, Tensor]:
+    def weigh(self, seen: Convolved, gradient: Any, number: int) -> tuple[Tensor, Tensor]:
         """The gradients of a convolution's weights and biases, given that of its outputs."""
-        layer: nn.Conv2d = step.layer
-        if step.x.dtype == torch.uint8:
-            return convolve_planes_backward(step.x, layer, step.y, gradient)
-        if layer is self.convolutions[0] and not self.as_product:
-            _, weight, bias = _convolution_backward(step, gradient, [False, True, True])
-            return weight, bias
-        # With few pixels or many channels, a product of patches is faster.
-        patches = step.x if self.as_product else patches_of(step.x.permute(0, 2, 3, 1), layer)
-        flat = gradient.permute(0, 2, 3, 1).reshape(-1, layer.out_channels)
-        weight = torch.mm(flat.t(), patches.flatten(0, 2))
-        lying = layer.weight.permute(0, 2, 3, 1).shape
-        return weight.view(lying).permute(0, 3, 1, 2), flat.sum(dim=0)
+        if self.torso.sees_planes(seen.images):
+            return convolve_planes_backward(
+                seen.images, self.layers[0], seen.outputs[0], gradient
+            )
+        return self.torso.convolutions.weigh(seen, gradient, number)
 
     def keep(self, found: Sequence[tuple[Tensor, Tensor]]) -> None:
         """Add up the gradients of the chunks, always in the same order, and keep them."""
-        chunks = len(found) // len(self.convolutions)
-        for index, layer in enumerate(self.convolutions):
+        chunks = len(found) // len(self.layers)
+        for index, layer in enumerate(self.layers):
             (weight, bias), *others = found[index * chunks : (index + 1) * chunks]
             for its_weight, its_bias in others:
                 weight += its_weight
@@ -241,7 +230,6 @@ class _StreamPass:
     def backward(steps: Sequence[_Step], gradient: Tensor) -> Tensor:
         """Keep the gradients of all layers but the first; the gradient at the first's outputs."""
         for step in reversed(steps[1:]):
-            assert step.weight is not None
             if is_small(step.weight):
                 gradient, *of_layer = dense_backward(step.x, step.weight, gradient, True)
                 _keep(step.layer, *of_layer)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final, Literal
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
 from noisynet.compiled import compiled
+from noisynet.networks.convolutions import Convolutions, weave
 from noisynet.networks.small import convolve_planes
 
 TorsoKind = Literal["nature", "a3c", "minatar", "flat"]
@@ -46,27 +46,34 @@ class Torso(nn.Module):
         for layer in self.layers:
             if isinstance(layer, nn.Conv2d):  # two thirds of the time on CPUs
                 layer.weight.data = layer.weight.data.contiguous(memory_format=torch.channels_last)
+        self.convolutions = Convolutions(
+            [layer for layer in self.layers if isinstance(layer, nn.Conv2d)], scale
+        )
         with torch.no_grad():
             self.features = self.layers(torch.zeros(1, *self.image_shape)).shape[1]
 
     def forward(self, observation: Tensor) -> Tensor:
         """The features of a batch of observations."""
-        if not torch.is_grad_enabled() and self.sees_planes(observation):
-            (layer,) = (layer for layer in self.layers if isinstance(layer, nn.Conv2d))
-            planes = observation.reshape(-1, *self.image_shape)
-            return convolve_planes(planes, layer).flatten(1)
-        x = self.prepared(observation)
-        if self.kind == "a3c" and len(x) <= _FEW and not torch.is_grad_enabled():
-            return self._as_matrix_products(x)
-        features: Tensor = self.layers(x)
+        if not torch.is_grad_enabled() and self._is_for_hands(observation):
+            images = observation.reshape(-1, *self.image_shape)
+            if self.sees_planes(observation):
+                return convolve_planes(images, self.convolutions.layers[0]).flatten(1)
+            filters = self.convolutions.packed()
+            return self.convolutions.forward(images, filters, keep=False).features
+        features: Tensor = self.layers(self.prepared(observation))
         return features
 
     def sees_planes(self, observation: Tensor) -> bool:
-        """Whether observations are nearly empty planes of bytes for one convolution, on a CPU."""
+        """Whether observations are nearly empty planes of bytes for one convolution."""
         if self.kind != "minatar" or self.scale != 1 or observation.dtype != torch.uint8:
             return False
-        here = observation.device.type == "cpu" and not torch.compiler.is_compiling()
-        return here and self._dtype == torch.float32
+        return self._dtype == torch.float32
+
+    def _is_for_hands(self, observation: Tensor) -> bool:
+        """Whether there are convolutions, and a CPU to do them without torch."""
+        if not self.convolutions.layers or observation.device.type != "cpu":
+            return False
+        return not torch.compiler.is_compiling()
 
     def prepared(self, observation: Tensor) -> Tensor:
         """What the first layer takes: floats, scaled; images with their channels last in memory."""
@@ -78,14 +85,6 @@ class Torso(nn.Module):
         x = x if self.scale == 1 else x * self.scale
         return x.contiguous(memory_format=torch.channels_last) if is_image else x
 
-    def _as_matrix_products(self, x: Tensor) -> Tensor:
-        """What `layers` give, in half the time where one acts: there is little to prepare."""
-        x = x.permute(0, 2, 3, 1)  # [B, height, width, channels], as it lies in memory
-        for layer in self.layers:
-            if isinstance(layer, nn.Conv2d):
-                x = convolved(patches_of(x, layer), layer).relu_()
-        return x.permute(0, 3, 1, 2).flatten(1)
-
     def _scaled_bytes(self, images: Tensor) -> Tensor:
         """Scaled and channels-last."""
         small, elsewhere = images.shape[-1] < _LARGE_SIDE, images.device.type != "cpu"
@@ -95,8 +94,7 @@ class Torso(nn.Module):
             return x if self.scale == 1 else x * self.scale
         batch, channels, height, width = images.shape
         lying = torch.empty(batch, height, width, channels)
-        planes = images.contiguous().view(batch, channels, -1).numpy()
-        _interleave(planes, np.float32(self.scale), lying.view(batch, -1).numpy())
+        _weave_all(images.contiguous().numpy(), self.scale, lying.numpy())
         return lying.permute(0, 3, 1, 2)
 
     @property
@@ -130,43 +128,9 @@ def _fits(kind: TorsoKind, image_shape: tuple[int, ...]) -> bool:
 
 # Torch's own transposition takes nine times as long.
 @compiled
-def _interleave(planes: Any, scale: Any, out: Any) -> None:
-    """Four planes of bytes [B, 4, P], scaled, pixel by pixel [B, P · 4]."""
+def _weave_all(planes: Any, scale: Any, images: Any) -> None:
     for b in range(len(planes)):
-        # Written out, so that the compiler sees four streams to be woven.
-        one, two, three, four = planes[b, 0], planes[b, 1], planes[b, 2], planes[b, 3]
-        woven = out[b]
-        for i in range(one.size):
-            woven[4 * i] = np.float32(one[i]) * scale
-            woven[4 * i + 1] = np.float32(two[i]) * scale
-            woven[4 * i + 2] = np.float32(three[i]) * scale
-            woven[4 * i + 3] = np.float32(four[i]) * scale
-
-
-def convolved(patches: Tensor, layer: nn.Conv2d) -> Tensor:
-    """A convolution [B, rows, columns, filters] as one product of patches and weights."""
-    weight = layer.weight.permute(0, 2, 3, 1).reshape(layer.out_channels, -1)
-    assert layer.bias is not None, "every convolution here has one"
-    y = torch.addmm(layer.bias, patches.flatten(0, 2), weight.t())
-    return y.view(*patches.shape[:3], layer.out_channels)
-
-
-def patches_of(x: Tensor, layer: nn.Conv2d) -> Tensor:
-    """What each output of a convolution sees of x [B, height, width, channels], in one row.
-
-    Returns:
-        [B, rows, columns, kernel height · kernel width · channels].
-    """
-    batch, height, width, channels = x.shape
-    side, step = layer.kernel_size[0], layer.stride[0]
-    rows, columns = (height - side) // step + 1, (width - side) // step + 1
-    line = width * channels
-    # A line of a patch, over all channels, is in one piece.
-    lines = x.as_strided(
-        (batch, rows, columns, side, side * channels),
-        (height * line, step * line, step * channels, line, 1),
-    )
-    return lines.flatten(3)
+        weave(planes[b], scale, images[b])
 
 
 def _nature(channels: int) -> nn.Sequential:
@@ -204,7 +168,6 @@ def _flat(_inputs: int) -> nn.Sequential:
 _CONVOLUTIONS = {"nature": _nature, "a3c": _a3c, "minatar": _minatar, "flat": _flat}
 
 _LARGE_SIDE: Final = 36
-_FEW: Final = 2  # observations; with more of them, or more filters, oneDNN is as fast
 
 # Below, the last convolution would be larger than its input.
 _SMALLEST_SIDE: Final[dict[TorsoKind, int]] = {"nature": 36, "a3c": 20, "minatar": 3, "flat": 1}
