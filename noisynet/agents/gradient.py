@@ -116,20 +116,20 @@ class ValueGradient:
     def by_hand(self, batch: Columns, share: Share) -> Gradient:
         """The same but for rounding, on CPUs, in tasks for `share` (docs/performance.md)."""
         online, of_target = self._passes
-        ways = [online.torso_tasks(batch.x, keep=True), of_target.torso_tasks(batch.y, keep=False)]
+        at_x, tasks = online.torso.begin(batch.x, keep=True)
+        at_y, others = of_target.torso.begin(batch.y, keep=False)
+        tasks += others
         if self.double_q:
-            ways.append(online.torso_tasks(batch.y, keep=False))
-        convolved = share([task for way in ways for task in way])
-        at_x, *at_y = [
-            convolved[i : i + len(ways[0])] for i in range(0, len(convolved), len(ways[0]))
-        ]
+            selected, others = online.torso.begin(batch.y, keep=False)
+            tasks += others
+        share(tasks)
         selector = None
         if self.double_q:
             self.redraw(self.online, "select")  # ξ″
-            selector = online.values(share(online.stream_tasks(at_y[1])))
+            selector = online.values(share(online.stream_tasks(selected)))
         self.redraw(self.online, "online")  # ξ, held over the batch
         self.redraw(self.target, "target")  # ξ′
-        streams = share(online.stream_tasks(at_x) + of_target.stream_tasks(at_y[0]))
+        streams = share(online.stream_tasks(at_x) + of_target.stream_tasks(at_y))
         streams, of_y = streams[: len(online.streams)], streams[len(online.streams) :]
         found = losses.value_loss(
             online.values(streams),

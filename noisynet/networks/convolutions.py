@@ -1,4 +1,4 @@
-"""Convolutions by tiles, an image at a time through all of them, forward and backward.
+"""Convolutions by tiles, a few images at a time through all of them, forward and backward.
 
 Images lie pixel by pixel with all channels of each, so that a line of a patch is one piece of memory
 and nothing is copied into patches; and what one convolution gives is still in the core's own cache
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import torch
@@ -18,16 +18,20 @@ from torch import Tensor, nn
 from noisynet.compiled import compiled
 from noisynet.networks.tiles import COLUMNS, ROWS, add_tile, six_from, six_of
 
+# Images that go through all convolutions together: two of them, with all that lies between, fit
+# into a core's own cache, and leave fewer tiles half empty than one.
+_TOGETHER: Final = 2
+
 
 @dataclass(frozen=True)
 class Convolved:
-    """A batch of images that went through convolutions, each followed by a ReLU.
+    """A batch of images on its way through convolutions, each followed by a ReLU.
 
     Attributes:
-        features: what came out of the last [B, filters · rows · columns].
-        images: what went in [B, channels, height, width].
-        outputs: what came out of each, [B, rows, columns, filters]; of one image only where no
-            gradient is to follow.
+        features: what comes out of the last [B, filters · rows · columns].
+        images: what goes in [B, channels, height, width].
+        outputs: what comes out of each, [B, rows, columns, filters]; none is kept where no gradient
+            is to follow.
     """
 
     features: Tensor
@@ -52,50 +56,72 @@ class Convolutions:
         """The filters in force as `forward` takes them: each [filters / 16, patch, 16]."""
         return tuple(_packed(_filters(layer)) for layer in self.layers)
 
-    def forward(self, images: Tensor, filters: tuple[Any, ...], keep: bool) -> Convolved:
-        """Through all convolutions.
+    def begin(self, images: Tensor, keep: bool) -> Convolved:
+        """Room for what `forward` finds.
 
         Args:
             images: [B, channels, height, width], of any kind of number.
-            filters: packed.
             keep: a gradient is to follow.
         """
-        images, outputs = images.contiguous(), []
+        dtype = self.layers[0].weight.dtype
+        shapes = self._shapes(images)
+        rows, columns, filters = shapes[-1]
+        features = torch.empty(len(images), rows * columns * filters, dtype=dtype)
+        array = features.numpy()
+        outputs = tuple(np.empty((len(images), *s), array.dtype) for s in shapes) if keep else ()
+        return Convolved(features, images.contiguous(), outputs)
+
+    def _shapes(self, images: Tensor) -> list[tuple[int, int, int]]:
+        """Rows, columns and filters of what each convolution gives."""
         height, width = images.shape[2:]
+        shapes = []
         for layer, side, step in zip(self.layers, self._sides, self._steps, strict=True):
             height, width = (height - side) // step + 1, (width - side) // step + 1
-            shape = len(images) if keep else 1, height, width, layer.out_channels
-            outputs.append(np.empty(shape, filters[0].dtype))
-        features = torch.empty(
-            len(images), outputs[-1][0].size, dtype=self.layers[0].weight.dtype
-        )
+            shapes.append((height, width, layer.out_channels))
+        return shapes
+
+    def forward(self, seen: Convolved, filters: tuple[Any, ...], which: slice) -> None:
+        """Take some of the images through all convolutions; their filters are packed."""
+        images, features = seen.images[which].numpy(), seen.features[which].numpy()
+        outputs = tuple(output[which] for output in seen.outputs)
+        if not outputs:
+            room = min(_TOGETHER, len(images))
+            outputs = tuple(np.empty((room, *s), features.dtype) for s in self._shapes(seen.images))
         biases = tuple(layer.bias.detach().numpy() for layer in self.layers)  # type: ignore[union-attr]
-        seen = Convolved(features, images, tuple(outputs))
         sizes = filters, biases, self._sides, self._steps
-        _forward(images.numpy(), self.scale, *sizes, seen.outputs, features.numpy())
-        return seen
+        _forward(images, self.scale, *sizes, outputs, features)
 
-    def backward(self, seen: Convolved, gradient: Tensor) -> tuple[Any, ...]:
-        """The gradients at each convolution's outputs before its ReLU, given the features'."""
-        found = tuple(np.empty_like(output) for output in seen.outputs)
+    def backward(self, seen: Convolved, gradient: Tensor, which: slice, found: Any) -> None:
+        """The gradients at each convolution's outputs before its ReLU, given the features'.
+
+        Args:
+            seen: what went forward, and was kept.
+            gradient: of its features.
+            which: of the images.
+            found: where the gradients go, arrays like the outputs.
+        """
         filters = tuple(_packed_by_inputs(_filters(layer)) for layer in self.layers)
-        _backward(
-            gradient.contiguous().numpy(), filters, self._sides, self._steps, seen.outputs, found
-        )
-        return found
+        outputs, places = (tuple(array[which] for array in of) for of in (seen.outputs, found))
+        arrays = gradient[which].contiguous().numpy(), filters
+        _backward(*arrays, self._sides, self._steps, outputs, places)
 
-    def weigh(self, seen: Convolved, gradient: Any, number: int) -> tuple[Tensor, Tensor]:
-        """The gradients of one layer's weights and biases, given that at its outputs."""
+    def weigh(
+        self, seen: Convolved, found: Any, number: int, which: slice
+    ) -> tuple[Tensor, Tensor]:
+        """The gradients of one layer's weights and biases for some of the images."""
         layer = self.layers[number]
-        d_weight, d_bias = torch.empty_like(layer.weight), torch.empty_like(layer.bias)  # type: ignore[arg-type]
-        flat = d_weight.permute(0, 2, 3, 1).reshape(layer.out_channels, -1)
-        arrays = self._sides[number], self._steps[number], flat.numpy(), d_bias.numpy()
+        lying = layer.weight.permute(0, 2, 3, 1).shape
+        d_weight, d_bias = torch.empty(lying, dtype=layer.weight.dtype), torch.empty_like(layer.bias)  # type: ignore[arg-type]
+        arrays = (
+            found[number][which],
+            *(self._sides[number], self._steps[number]),
+            *(d_weight.view(len(d_weight), -1).numpy(), d_bias.numpy()),
+        )
         if number == 0:
-            _weigh_images(seen.images.numpy(), self.scale, gradient, *arrays)
+            _weigh_images(seen.images[which].numpy(), self.scale, *arrays)
         else:
-            _weigh(seen.outputs[number - 1], gradient, *arrays)
-        lying = d_weight.permute(0, 2, 3, 1).shape
-        return flat.view(lying).permute(0, 3, 1, 2), d_bias
+            _weigh(seen.outputs[number - 1][which], *arrays)
+        return d_weight.permute(0, 3, 1, 2), d_bias
 
 
 def _filters(layer: nn.Conv2d) -> Any:
@@ -147,12 +173,16 @@ def weave(planes: Any, scale: Any, image: Any) -> None:
 
 
 @compiled
-def _patches(rows: Any, columns: Any, step: Any, line: Any, channels: Any) -> Any:
-    """Where each output's patch begins in an image whose lines have `line` numbers."""
-    places = np.empty(rows * columns, np.int64)
-    for row in range(rows):
-        for column in range(columns):
-            places[row * columns + column] = row * step * line + column * step * channels
+def _patches(x: Any, y: Any, step: Any) -> Any:
+    """Where the patch of each output in y [B, rows, columns, …] begins in x [B, height, …]."""
+    _, height, width, channels = x.shape
+    batch, rows, columns, _ = y.shape
+    places, line, at = np.empty(batch * rows * columns, np.int64), width * channels, 0
+    for b in range(batch):
+        for row in range(rows):
+            for column in range(columns):
+                places[at] = (b * height + row * step) * line + column * step * channels
+                at += 1
     return places
 
 
@@ -178,30 +208,32 @@ def _forward(
     outputs: Any,
     features: Any,
 ) -> None:
-    _, channels, height, width = planes.shape
-    image = np.empty((height, width, channels), features.dtype)
-    for b in range(len(planes)):
-        weave(planes[b], scale, image)
-        x = image
+    batch, channels, height, width = planes.shape
+    images = np.empty((_TOGETHER, height, width, channels), features.dtype)
+    for b in range(0, batch, _TOGETHER):
+        count = min(_TOGETHER, batch - b)
+        for i in range(count):
+            weave(planes[b + i], scale, images[i])
+        x = images[:count]
         for number in range(len(filters)):
-            y = outputs[number][b % len(outputs[number])]
+            begin = b if len(outputs[number]) == batch else 0
+            y = outputs[number][begin : begin + count]
             _convolve(x, filters[number], biases[number], sides[number], steps[number], y)
             x = y
-        pixels = x.reshape(-1, x.shape[2])
-        planes_of = features[b].reshape(x.shape[2], -1)  # features are in the order of planes
-        for pixel in range(len(pixels)):
-            for f in range(pixels.shape[1]):
-                planes_of[f, pixel] = pixels[pixel, f]
+        for i in range(count):
+            pixels = x[i].reshape(-1, x.shape[3])
+            planes_of = features[b + i].reshape(x.shape[3], -1)  # features are ordered as planes
+            for pixel in range(len(pixels)):
+                for f in range(pixels.shape[1]):
+                    planes_of[f, pixel] = pixels[pixel, f]
 
 
 @compiled
 def _convolve(x: Any, filters: Any, bias: Any, side: Any, step: Any, y: Any) -> None:
-    """The ReLU of a convolution of one image."""
-    _, width, channels = x.shape
-    rows, columns, outputs = y.shape
-    line, run = width * channels, side * channels
-    patches, lines = _patches(rows, columns, step, line, channels), np.arange(side) * line
-    out, tile = y.reshape(patches.size, outputs), np.empty((ROWS, COLUMNS), x.dtype)
+    """The ReLU of a convolution."""
+    line, run = x.shape[2] * x.shape[3], side * x.shape[3]
+    patches, lines = _patches(x, y, step), np.arange(side) * line
+    out, tile = y.reshape(patches.size, y.shape[3]), np.empty((ROWS, COLUMNS), x.dtype)
     zero = out.dtype.type(0)
     for at in range(0, patches.size, ROWS):
         begins = six_of(patches, at, 0)
@@ -220,29 +252,27 @@ def _backward(
     gradient: Any, filters: Any, sides: Any, steps: Any, outputs: Any, found: Any
 ) -> None:
     last = len(outputs) - 1
-    for b in range(len(gradient)):
-        y = outputs[last][b].reshape(-1, outputs[last].shape[3])
-        d_y = found[last][b].reshape(y.shape)
-        planes_of = gradient[b].reshape(y.shape[1], -1)
-        for pixel in range(len(y)):
-            for f in range(y.shape[1]):
-                d_y[pixel, f] = planes_of[f, pixel] if y[pixel, f] > 0 else 0  # ReLU
+    for begin in range(0, len(gradient), _TOGETHER):
+        end = min(begin + _TOGETHER, len(gradient))
+        for b in range(begin, end):
+            y = outputs[last][b].reshape(-1, outputs[last].shape[3])
+            d_y = found[last][b].reshape(y.shape)
+            planes_of = gradient[b].reshape(y.shape[1], -1)
+            for pixel in range(len(y)):
+                for f in range(y.shape[1]):
+                    d_y[pixel, f] = planes_of[f, pixel] if y[pixel, f] > 0 else 0  # ReLU
         for number in range(last, 0, -1):
-            size = sides[number], steps[number]
-            d_x = found[number - 1][b]
-            _go_back(
-                found[number][b], filters[number], size[0], size[1], outputs[number - 1][b], d_x
-            )
+            x, d_x = outputs[number - 1][begin:end], found[number - 1][begin:end]
+            d_y = found[number][begin:end]
+            _go_back(d_y, filters[number], sides[number], steps[number], x, d_x)
 
 
 @compiled
 def _go_back(d_y: Any, filters: Any, side: Any, step: Any, x: Any, d_x: Any) -> None:
     """From the gradient at a convolution's outputs to that before the ReLU that gave its inputs."""
-    _, width, channels = x.shape
-    rows, columns, outputs = d_y.shape
-    line = width * channels
-    patches = _patches(rows, columns, step, line, channels)
-    inside, whole = _inside_patch(side, line, channels), np.zeros(1, np.int64)
+    channels, outputs = x.shape[3], d_y.shape[3]
+    patches, whole = _patches(x, d_y, step), np.zeros(1, np.int64)
+    inside = _inside_patch(side, x.shape[2] * channels, channels)
     flat, tile = d_x.reshape(-1), np.empty((ROWS, COLUMNS), x.dtype)
     pixels = np.arange(patches.size) * outputs
     d_x[:] = 0
@@ -270,11 +300,11 @@ def _weigh_images(
     planes: Any, scale: Any, d_y: Any, side: Any, step: Any, d_weight: Any, d_bias: Any
 ) -> None:
     _, channels, height, width = planes.shape
-    image = np.empty((height, width, channels), d_y.dtype)
+    image = np.empty((1, height, width, channels), d_y.dtype)
     sums = np.zeros((d_y.shape[3] // COLUMNS, side * side * channels, COLUMNS), d_y.dtype)
     for b in range(len(planes)):
-        weave(planes[b], scale, image)
-        _add_products(image, d_y[b], side, step, sums)
+        weave(planes[b], scale, image[0])
+        _add_products(image, d_y[b : b + 1], side, step, sums)
     _unpack(sums, d_y, d_weight, d_bias)
 
 
@@ -282,18 +312,16 @@ def _weigh_images(
 def _weigh(x: Any, d_y: Any, side: Any, step: Any, d_weight: Any, d_bias: Any) -> None:
     sums = np.zeros((d_y.shape[3] // COLUMNS, side * side * x.shape[3], COLUMNS), d_y.dtype)
     for b in range(len(x)):
-        _add_products(x[b], d_y[b], side, step, sums)
+        _add_products(x[b : b + 1], d_y[b : b + 1], side, step, sums)
     _unpack(sums, d_y, d_weight, d_bias)
 
 
 @compiled
 def _add_products(x: Any, d_y: Any, side: Any, step: Any, sums: Any) -> None:
     """Add one image's part of the weights' gradient, packed."""
-    _, width, channels = x.shape
-    rows, columns, outputs = d_y.shape
-    line = width * channels
-    patches = _patches(rows, columns, step, line, channels)
-    inside, tile = _inside_patch(side, line, channels), np.empty((ROWS, COLUMNS), x.dtype)
+    channels, outputs = x.shape[3], d_y.shape[3]
+    patches, tile = _patches(x, d_y, step), np.empty((ROWS, COLUMNS), x.dtype)
+    inside = _inside_patch(side, x.shape[2] * channels, channels)
     for block in range(len(sums)):
         first = block * COLUMNS
         for at in range(0, inside.size, ROWS):

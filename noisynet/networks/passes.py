@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -19,6 +20,7 @@ from noisynet.layers import NoisyLinear
 from noisynet.networks.build import ValueNetwork
 from noisynet.networks.convolutions import Convolved
 from noisynet.networks.heads import DuelingHead, QHead
+from noisynet.networks.large import dense_by_tiles
 from noisynet.networks.perturbation import keep_gradients, perturbed_weight
 from noisynet.networks.small import (
     convolve_planes,
@@ -36,6 +38,9 @@ Share = Callable[[Sequence[Task]], list[Any]]
 # Observations that a task takes through large convolutions: with fewer it would take longer to
 # share them out, and with more a thread would wait for another.
 _CHUNK: Final = 8
+
+# Weights from which a fully connected layer is for tiles.
+_LARGE: Final = 1 << 18
 
 
 def in_turn(tasks: Sequence[Task]) -> list[Any]:
@@ -57,7 +62,7 @@ class _Step:
     layer: Any
     x: Tensor
     y: Tensor
-    weight: Tensor
+    weight: Tensor | None
 
 
 class ValuePass:
@@ -85,26 +90,14 @@ class ValuePass:
 
     def __call__(self, observation: Tensor) -> Tensor:
         """Q [B, A], with one sample of noise for all rows."""
-        convolved = in_turn(self.torso_tasks(observation, keep=False))
-        return self.values(in_turn(self.stream_tasks(convolved)))
+        seen, tasks = self.torso.begin(observation, keep=False)
+        in_turn(tasks)
+        return self.values(in_turn(self.stream_tasks(seen)))
 
-    def torso_tasks(self, observation: Tensor, keep: bool) -> list[Task]:
-        """The way to the features, in tasks that can be done at the same time.
-
-        Args:
-            observation: [B, stack, *frame].
-            keep: a gradient is to follow.
-        """
-        forward = self.torso.begin(observation, keep)
-        if len(observation) <= self.torso.chunk:
-            return [partial(forward, observation)]
-        return [partial(forward, chunk) for chunk in observation.split(self.torso.chunk)]
-
-    def stream_tasks(self, convolved: Sequence[Convolved]) -> list[Task]:
-        """The way from the features to each stream's outputs, likewise."""
-        chunks = [chunk.features for chunk in convolved]
-        features = chunks[0] if len(chunks) == 1 else torch.cat(chunks)
-        return [partial(stream.forward, features) for stream in self.streams]
+    def stream_tasks(self, seen: Convolved) -> list[Task]:
+        """The way from the features to each stream's outputs, in tasks for any thread."""
+        keep = bool(seen.outputs) or not self.torso.layers
+        return [partial(stream.forward, seen.features, keep) for stream in self.streams]
 
     def values(self, streams: Sequence[list[_Step]]) -> Tensor:
         """Q [B, A] from the steps of the streams."""
@@ -116,7 +109,7 @@ class ValuePass:
     def backward(
         self,
         gradient: Tensor,
-        convolved: Sequence[Convolved],
+        seen: Convolved,
         streams: Sequence[list[_Step]],
         share: Share,
     ) -> None:
@@ -126,6 +119,7 @@ class ValuePass:
         for steps, output in zip(streams, self._of_streams(gradient), strict=True):
             at_first = _StreamPass.backward(steps, output)
             first = steps[0]
+            assert first.weight is not None, "it was not to be kept"
             if has_convolutions:
                 tasks.append(partial(_back_to_inputs, at_first, first.weight))
             tasks.append(partial(_weigh, first.layer, at_first, first.x))
@@ -136,15 +130,7 @@ class ValuePass:
         if self.network.trunk_gradient_scale != 1:
             # Dueling: both streams' gradients, combined, enter the last convolution × 1/√2.
             d_features *= self.network.trunk_gradient_scale
-        pieces = [d_features] if len(convolved) == 1 else d_features.split(self.torso.chunk)
-        ways = zip(convolved, pieces, strict=True)
-        gradients = share([partial(self.torso.backward, way, d_y) for way, d_y in ways])
-        tasks = [
-            partial(self.torso.weigh, way, of_chunk[number], number)
-            for number in range(len(self.torso.layers))
-            for way, of_chunk in zip(convolved, gradients, strict=True)
-        ]
-        self.torso.keep(share(tasks))
+        self.torso.backward(seen, d_features, share)
 
     def _of_streams(self, gradient: Tensor) -> list[Tensor]:
         if not self.dueling:
@@ -158,51 +144,69 @@ class _TorsoPass:
 
     def __init__(self, torso: Torso) -> None:
         self.torso, self.layers = torso, torso.convolutions.layers
-        self.chunk = _CHUNK if len(self.layers) > 1 else 1 << 30
+        self._filters: tuple[Any, ...] = ()
+        self._packed_at: list[Any] = []
 
-    def begin(self, observation: Tensor, keep: bool) -> Callable[[Tensor], Convolved]:
-        """The way to features with the weights of now, for chunks of observations."""
+    def begin(self, observation: Tensor, keep: bool) -> tuple[Convolved, list[Task]]:
+        """The way to the features, and tasks for any thread, after which they are there.
+
+        Args:
+            observation: [B, stack, *frame].
+            keep: a gradient is to follow.
+        """
         if not self.layers:
-            return self._flat
-        if self.torso.sees_planes(observation):
-            return self._planes
-        return partial(self._images, self.torso.convolutions.packed(), keep)
-
-    def _flat(self, observation: Tensor) -> Convolved:
-        return Convolved(self.torso.prepared(observation).flatten(1), observation, ())
-
-    def _planes(self, observation: Tensor) -> Convolved:
-        planes = observation.reshape(-1, *self.torso.image_shape)
-        y = convolve_planes(planes, self.layers[0])
-        return Convolved(y.flatten(1), planes, (y,))
-
-    def _images(self, filters: tuple[Any, ...], keep: bool, observation: Tensor) -> Convolved:
+            return Convolved(self.torso.prepared(observation).flatten(1), observation, ()), []
         images = observation.reshape(-1, *self.torso.image_shape)
-        return self.torso.convolutions.forward(images, filters, keep)
+        if self.torso.sees_planes(images):
+            y = convolve_planes(images, self.layers[0])
+            return Convolved(y.flatten(1), images, (y,)), []
+        convolutions = self.torso.convolutions
+        seen, filters = convolutions.begin(images, keep), self._packed()
+        return seen, [
+            partial(convolutions.forward, seen, filters, which)
+            for which in _slices(len(images), _CHUNK)
+        ]
 
-    def backward(self, seen: Convolved, gradient: Tensor) -> tuple[Any, ...]:
-        """The gradients at each convolution's outputs, given that of the features."""
+    def _packed(self) -> tuple[Any, ...]:
+        """The filters, packed anew if torch knows of a change since they were."""
+        now = [(layer.weight.data_ptr(), layer.weight._version) for layer in self.layers]
+        if now != self._packed_at:
+            self._filters, self._packed_at = self.torso.convolutions.packed(), now
+        return self._filters
+
+    def backward(self, seen: Convolved, gradient: Tensor, share: Share) -> None:
+        """Leave the convolutions' gradients in their parameters, given that of the features."""
         if self.torso.sees_planes(seen.images):
-            return (gradient.view(seen.outputs[0].shape),)  # `weigh` passes through the ReLU
-        return self.torso.convolutions.backward(seen, gradient)
+            (layer,), (y,) = self.layers, seen.outputs
+            self._keep(0, [convolve_planes_backward(seen.images, layer, y, gradient.view(y.shape))])
+            return
+        convolutions, found = self.torso.convolutions, tuple(map(np.empty_like, seen.outputs))
+        chunks = _slices(len(gradient), _CHUNK)
+        share([partial(convolutions.backward, seen, gradient, which, found) for which in chunks])
+        halves = _slices(len(gradient), -(-len(gradient) // 2))
+        numbers = range(len(self.layers))
+        weighed = share(
+            [
+                partial(convolutions.weigh, seen, found, number, which)
+                for number in numbers
+                for which in halves
+            ]
+        )
+        for number in numbers:
+            self._keep(number, weighed[number * len(halves) : (number + 1) * len(halves)])
 
-    def weigh(self, seen: Convolved, gradient: Any, number: int) -> tuple[Tensor, Tensor]:
-        """The gradients of a convolution's weights and biases, given that of its outputs."""
-        if self.torso.sees_planes(seen.images):
-            return convolve_planes_backward(
-                seen.images, self.layers[0], seen.outputs[0], gradient
-            )
-        return self.torso.convolutions.weigh(seen, gradient, number)
+    def _keep(self, number: int, found: Sequence[tuple[Tensor, Tensor]]) -> None:
+        """Add up the gradients of a layer, always in the same order, and keep them."""
+        (weight, bias), *others = found
+        for its_weight, its_bias in others:
+            weight += its_weight
+            bias += its_bias
+        layer = self.layers[number]
+        layer.weight.grad, layer.bias.grad = weight, bias  # type: ignore[union-attr]
 
-    def keep(self, found: Sequence[tuple[Tensor, Tensor]]) -> None:
-        """Add up the gradients of the chunks, always in the same order, and keep them."""
-        chunks = len(found) // len(self.layers)
-        for index, layer in enumerate(self.layers):
-            (weight, bias), *others = found[index * chunks : (index + 1) * chunks]
-            for its_weight, its_bias in others:
-                weight += its_weight
-                bias += its_bias
-            layer.weight.grad, layer.bias.grad = weight, bias  # type: ignore[union-attr]
+
+def _slices(count: int, size: int) -> list[slice]:
+    return [slice(begin, begin + size) for begin in range(0, count, size)]
 
 
 class _StreamPass:
@@ -211,16 +215,19 @@ class _StreamPass:
     def __init__(self, layers: nn.Sequential) -> None:
         self.layers: list[Any] = [layer for layer in layers if not isinstance(layer, nn.ReLU)]
 
-    def forward(self, x: Tensor) -> list[_Step]:
-        """The steps from features [B, F] to outputs."""
-        steps = []
+    def forward(self, x: Tensor, keep: bool) -> list[_Step]:
+        """The steps from features [B, F] to outputs; `keep` says that a gradient is to follow."""
+        steps, weight = [], None
         for number, layer in enumerate(self.layers, start=1):
-            weight = perturbed_weight(layer) if isinstance(layer, NoisyLinear) else layer.weight
-            bias, relu = layer.bias, number < len(self.layers)
-            if is_small(weight):
-                y = dense(x, weight, bias, relu)
+            relu = number < len(self.layers)
+            if layer.in_features * layer.out_features > _LARGE and len(x) > 1:
+                y, weight = dense_by_tiles(x, layer, relu, keep)
+            elif is_small(layer.in_features * layer.out_features, x.dtype):
+                weight = perturbed_weight(layer) if isinstance(layer, NoisyLinear) else layer.weight
+                y = dense(x, weight, layer.bias, relu)
             else:
-                y = F.linear(x, weight, bias)
+                weight = perturbed_weight(layer) if isinstance(layer, NoisyLinear) else layer.weight
+                y = F.linear(x, weight, layer.bias)
                 y = y.relu_() if relu else y
             steps.append(_Step(layer, x, y, weight))
             x = y
@@ -230,7 +237,8 @@ class _StreamPass:
     def backward(steps: Sequence[_Step], gradient: Tensor) -> Tensor:
         """Keep the gradients of all layers but the first; the gradient at the first's outputs."""
         for step in reversed(steps[1:]):
-            if is_small(step.weight):
+            assert step.weight is not None, "it was not to be kept"
+            if is_small(step.weight.numel(), step.weight.dtype):
                 gradient, *of_layer = dense_backward(step.x, step.weight, gradient, True)
                 _keep(step.layer, *of_layer)
                 continue

@@ -17,10 +17,10 @@ from noisynet.layers import NoisyLinear
 @torch.no_grad()
 def perturbed_weight(layer: NoisyLinear) -> Tensor:
     """The weights in force: μw + σw⊙εw (Eq. 9), or μw where the noise is off."""
-    if layer._noise_off or not _is_for_one_pass(layer):
+    if layer._noise_off or not is_for_one_pass(layer):
         return layer.weight
     weight = torch.empty_like(layer.weight_mu)
-    _perturb(*_arrays(layer.weight_mu, layer.weight_sigma, *_noise(layer), weight))
+    _perturb(*arrays_of(layer.weight_mu, layer.weight_sigma, *noise_of(layer), weight))
     return weight
 
 
@@ -36,31 +36,33 @@ def keep_gradients(layer: NoisyLinear, weight: Tensor, bias: Tensor) -> None:
         layer.bias_mu.grad, layer.bias_sigma.grad = bias, None
     if layer._noise_off or not layer.weight_sigma.requires_grad:
         return
-    if _is_for_one_pass(layer):
+    if is_for_one_pass(layer):
         layer.weight_sigma.grad = torch.empty_like(weight)
-        _multiply_by_noise(*_arrays(weight, *_noise(layer), layer.weight_sigma.grad))
+        _multiply_by_noise(*arrays_of(weight, *noise_of(layer), layer.weight_sigma.grad))
     elif layer.epsilon_weight is not None:  # independent
         layer.weight_sigma.grad = weight * layer.epsilon_weight
     else:
-        inputs, outputs = _noise(layer)
+        inputs, outputs = noise_of(layer)
         layer.weight_sigma.grad = (weight * inputs).mul_(outputs.unsqueeze(-1))  # Eq. 10
     noise = layer.epsilon_out if layer.noise == "factorised" else layer.epsilon_bias  # Eq. 11
     if layer.bias_sigma is not None and noise is not None:
         layer.bias_sigma.grad = bias * noise
 
 
-def _is_for_one_pass(layer: NoisyLinear) -> bool:
+def is_for_one_pass(layer: NoisyLinear) -> bool:
+    """Whether there is a way for this layer's noise: factorised, in single precision."""
     return layer.noise == "factorised" and layer.weight_mu.dtype == torch.float32
 
 
-def _noise(layer: NoisyLinear) -> tuple[Tensor, Tensor]:
+def noise_of(layer: NoisyLinear) -> tuple[Tensor, Tensor]:
     """f(ε) of the inputs and of the outputs."""
     assert layer.epsilon_in is not None
     assert layer.epsilon_out is not None
     return layer.epsilon_in, layer.epsilon_out
 
 
-def _arrays(*tensors: Tensor) -> list[Any]:
+def arrays_of(*tensors: Tensor) -> list[Any]:
+    """What compiled functions take, in the same memory."""
     return [tensor.detach().numpy() for tensor in tensors]
 
 

@@ -18,9 +18,9 @@ LARGEST: Final = 1 << 15
 """Weights up to which a layer is small: beyond, torch's matrix products are faster."""
 
 
-def is_small(weight: Tensor) -> bool:
-    """Whether a layer with these weights is one for `dense` and `dense_backward`."""
-    return weight.numel() <= LARGEST and weight.dtype == torch.float32
+def is_small(weights: int, dtype: torch.dtype) -> bool:
+    """Whether a layer with so many weights is one for `dense` and `dense_backward`."""
+    return weights <= LARGEST and dtype == torch.float32
 
 
 def dense(x: Tensor, weight: Tensor, bias: Tensor, relu: bool) -> Tensor:

@@ -58,8 +58,9 @@ class Torso(nn.Module):
             images = observation.reshape(-1, *self.image_shape)
             if self.sees_planes(observation):
                 return convolve_planes(images, self.convolutions.layers[0]).flatten(1)
-            filters = self.convolutions.packed()
-            return self.convolutions.forward(images, filters, keep=False).features
+            seen = self.convolutions.begin(images, keep=False)
+            self.convolutions.forward(seen, self.convolutions.packed(), slice(None))
+            return seen.features
         features: Tensor = self.layers(self.prepared(observation))
         return features
 
