@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
 import torch
@@ -78,7 +79,7 @@ class ValueGradient:
         self.online, self.target = online, target
         self.loss, self.threshold = _LOSSES[loss]
         self.double_q, self.redraw = double_q, redraw
-        self._passes = ValuePass(online), ValuePass(target)
+        self.online_pass, self._target_pass = ValuePass(online), ValuePass(target)
         self._hooks = [*hooks_of(online), *hooks_of(target)]
         self._parameters = list(online.parameters())
 
@@ -115,20 +116,21 @@ class ValueGradient:
     @torch.no_grad()
     def by_hand(self, batch: Columns, share: Share) -> Gradient:
         """The same but for rounding, on CPUs, in tasks for `share` (docs/performance.md)."""
-        online, of_target = self._passes
+        online, of_target = self.online_pass, self._target_pass
         at_x, tasks = online.torso.begin(batch.x, keep=True)
         at_y, others = of_target.torso.begin(batch.y, keep=False)
         tasks += others
         if self.double_q:
             selected, others = online.torso.begin(batch.y, keep=False)
             tasks += others
+        # Noise is drawn meanwhile: convolutions have none.
+        tasks.append(partial(self.redraw, self.online, "select" if self.double_q else "online"))
+        tasks.append(partial(self.redraw, self.target, "target"))  # ξ′
         share(tasks)
         selector = None
         if self.double_q:
-            self.redraw(self.online, "select")  # ξ″
-            selector = online.values(share(online.stream_tasks(selected)))
-        self.redraw(self.online, "online")  # ξ, held over the batch
-        self.redraw(self.target, "target")  # ξ′
+            selector = online.values(share(online.stream_tasks(selected)))  # ξ″
+            self.redraw(self.online, "online")  # ξ, held over the batch
         streams = share(online.stream_tasks(at_x) + of_target.stream_tasks(at_y))
         streams, of_y = streams[: len(online.streams)], streams[len(online.streams) :]
         found = losses.value_loss(

@@ -113,7 +113,7 @@ class ValueAgent:
         self.optimiser = _optimiser(settings.optimiser, self.online)
         self.streams = {role: torch_stream(settings.seed, role, device) for role in NOISE_ROLES}
         self.explore = numpy_stream(settings.seed, "explore")
-        self._acting_pass, self._acting_hooks = ValuePass(self.acting), hooks_of(self.acting)
+        self._acting_pass, self._acting_hooks = ValuePass(self.acting, self.gradient.online_pass), hooks_of(self.acting)
         self.learner = learner
         self.updates = 0
         self._redraw_due = True
@@ -161,7 +161,7 @@ class ValueAgent:
 
     def _values(self, rows: int) -> Callable[[Tensor], Tensor]:
         """What gives Q of so many observations; each of several has noise of its own."""
-        by_hand = rows == 1 and self.device.type == "cpu" and self._acting_pass.is_small
+        by_hand = rows == 1 and self.device.type == "cpu"
         return self._acting_pass if by_hand and not any(self._acting_hooks) else self.acting
 
     @property

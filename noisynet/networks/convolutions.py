@@ -30,13 +30,14 @@ class Convolved:
     Attributes:
         features: what comes out of the last [B, filters · rows · columns].
         images: what goes in [B, channels, height, width].
-        outputs: what comes out of each, [B, rows, columns, filters]; none is kept where no gradient
-            is to follow.
+        outputs: what comes out of each, [B, rows, columns, filters], if it is kept.
+        keep: a gradient is to follow.
     """
 
     features: Tensor
     images: Tensor
     outputs: tuple[Any, ...]
+    keep: bool
 
 
 class Convolutions:
@@ -69,7 +70,7 @@ class Convolutions:
         features = torch.empty(len(images), rows * columns * filters, dtype=dtype)
         array = features.numpy()
         outputs = tuple(np.empty((len(images), *s), array.dtype) for s in shapes) if keep else ()
-        return Convolved(features, images.contiguous(), outputs)
+        return Convolved(features, images.contiguous(), outputs, keep)
 
     def _shapes(self, images: Tensor) -> list[tuple[int, int, int]]:
         """Rows, columns and filters of what each convolution gives."""

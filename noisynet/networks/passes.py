@@ -70,23 +70,19 @@ class ValuePass:
 
     Args:
         network: on a CPU; its parameters and its noise are looked up at every pass. Passes are to
-            be made where autograd is off.
+            be made where autograd is off, and weights to be changed where torch sees it.
+        like: passes through a network that shares its convolutions' weights.
     """
 
-    def __init__(self, network: ValueNetwork) -> None:
+    def __init__(self, network: ValueNetwork, like: ValuePass | None = None) -> None:
         self.network, head = network, network.head
-        self.torso = _TorsoPass(network.torso)
+        self.torso = _TorsoPass(network.torso) if like is None else like.torso
         self.dueling = isinstance(head, DuelingHead)
         if isinstance(head, DuelingHead):
             self.streams = [_StreamPass(head.value), _StreamPass(head.advantage)]
         else:
             assert isinstance(head, QHead)
             self.streams = [_StreamPass(head.q)]
-
-    @property
-    def is_small(self) -> bool:
-        """Whether calls cost more than arithmetic: then acting gains from passes by hand, too."""
-        return len(self.torso.layers) <= 1
 
     def __call__(self, observation: Tensor) -> Tensor:
         """Q [B, A], with one sample of noise for all rows."""
@@ -96,8 +92,7 @@ class ValuePass:
 
     def stream_tasks(self, seen: Convolved) -> list[Task]:
         """The way from the features to each stream's outputs, in tasks for any thread."""
-        keep = bool(seen.outputs) or not self.torso.layers
-        return [partial(stream.forward, seen.features, keep) for stream in self.streams]
+        return [partial(stream.forward, seen.features, seen.keep) for stream in self.streams]
 
     def values(self, streams: Sequence[list[_Step]]) -> Tensor:
         """Q [B, A] from the steps of the streams."""
@@ -155,11 +150,12 @@ class _TorsoPass:
             keep: a gradient is to follow.
         """
         if not self.layers:
-            return Convolved(self.torso.prepared(observation).flatten(1), observation, ()), []
+            flat = self.torso.prepared(observation).flatten(1)
+            return Convolved(flat, observation, (), keep), []
         images = observation.reshape(-1, *self.torso.image_shape)
         if self.torso.sees_planes(images):
             y = convolve_planes(images, self.layers[0])
-            return Convolved(y.flatten(1), images, (y,)), []
+            return Convolved(y.flatten(1), images, (y,), keep), []
         convolutions = self.torso.convolutions
         seen, filters = convolutions.begin(images, keep), self._packed()
         return seen, [
@@ -219,12 +215,15 @@ class _StreamPass:
         """The steps from features [B, F] to outputs; `keep` says that a gradient is to follow."""
         steps, weight = [], None
         for number, layer in enumerate(self.layers, start=1):
-            relu = number < len(self.layers)
-            if layer.in_features * layer.out_features > _LARGE and len(x) > 1:
-                y, weight = dense_by_tiles(x, layer, relu, keep)
-            elif is_small(layer.in_features * layer.out_features, x.dtype):
+            relu, size = number < len(self.layers), layer.in_features * layer.out_features
+            if is_small(size, x.dtype):
                 weight = perturbed_weight(layer) if isinstance(layer, NoisyLinear) else layer.weight
                 y = dense(x, weight, layer.bias, relu)
+            elif size > _LARGE and len(x) > 1:
+                y, weight = dense_by_tiles(x, layer, relu, keep)
+            elif size > _LARGE and not keep:
+                y = layer(x)  # for one row, its weights need not be built
+                y = y.relu_() if relu else y
             else:
                 weight = perturbed_weight(layer) if isinstance(layer, NoisyLinear) else layer.weight
                 y = F.linear(x, weight, layer.bias)
