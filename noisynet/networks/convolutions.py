@@ -7,7 +7,7 @@ when the next one takes it (docs/performance.md).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -21,6 +21,10 @@ from noisynet.networks.tiles import COLUMNS, ROWS, add_tile, six_from, six_of
 # Images that go through all convolutions together: two of them, with all that lies between, fit
 # into a core's own cache, and leave fewer tiles half empty than one.
 _TOGETHER: Final = 2
+
+
+Sums = tuple[tuple[Any, ...], tuple[Any, ...]]
+"""For each layer the sums that make the gradients of its weights, packed, and of its biases."""
 
 
 @dataclass(frozen=True)
@@ -92,37 +96,40 @@ class Convolutions:
         sizes = filters, biases, self._sides, self._steps
         _forward(images, self.scale, *sizes, outputs, features)
 
-    def backward(self, seen: Convolved, gradient: Tensor, which: slice, found: Any) -> None:
-        """The gradients at each convolution's outputs before its ReLU, given the features'.
-
-        Args:
-            seen: what went forward, and was kept.
-            gradient: of its features.
-            which: of the images.
-            found: where the gradients go, arrays like the outputs.
-        """
+    def backward(self, seen: Convolved, gradient: Tensor, which: slice) -> Sums:
+        """The weights' and biases' gradients for some of the images, given their features'."""
         filters = tuple(_packed_by_inputs(_filters(layer)) for layer in self.layers)
-        outputs, places = (tuple(array[which] for array in of) for of in (seen.outputs, found))
-        arrays = gradient[which].contiguous().numpy(), filters
-        _backward(*arrays, self._sides, self._steps, outputs, places)
-
-    def weigh(
-        self, seen: Convolved, found: Any, number: int, which: slice
-    ) -> tuple[Tensor, Tensor]:
-        """The gradients of one layer's weights and biases for some of the images."""
-        layer = self.layers[number]
-        lying = layer.weight.permute(0, 2, 3, 1).shape
-        d_weight, d_bias = torch.empty(lying, dtype=layer.weight.dtype), torch.empty_like(layer.bias)  # type: ignore[arg-type]
-        arrays = (
-            found[number][which],
-            *(self._sides[number], self._steps[number]),
-            *(d_weight.view(len(d_weight), -1).numpy(), d_bias.numpy()),
+        outputs = tuple(output[which] for output in seen.outputs)
+        sums = tuple(_no_products(output, side, x) for output, side, x in self._ways(seen))
+        biases = tuple(np.zeros(output.shape[3], output.dtype) for output in outputs)
+        _backward(
+            *(gradient[which].contiguous().numpy(), seen.images[which].numpy(), self.scale),
+            *(filters, self._sides, self._steps, outputs, sums, biases),
         )
-        if number == 0:
-            _weigh_images(seen.images[which].numpy(), self.scale, *arrays)
-        else:
-            _weigh(seen.outputs[number - 1][which], *arrays)
-        return d_weight.permute(0, 3, 1, 2), d_bias
+        return sums, biases
+
+    def _ways(self, seen: Convolved) -> Iterable[tuple[Any, int, int]]:
+        """Outputs, side and channels of each convolution."""
+        channels = [seen.images.shape[1], *(output.shape[3] for output in seen.outputs)]
+        return zip(seen.outputs, self._sides, channels[:-1], strict=True)
+
+    def keep(self, found: Sequence[Sums]) -> None:
+        """Add up what `backward` found, always in the same order, as the parameters' gradients."""
+        for number, layer in enumerate(self.layers):
+            assert layer.bias is not None, "every convolution here has one"
+            lying = layer.weight.permute(0, 2, 3, 1).shape
+            weight = torch.empty(lying, dtype=layer.weight.dtype)
+            bias = torch.empty_like(layer.bias, requires_grad=False)
+            arrays = weight.view(len(weight), -1).numpy(), bias.numpy()
+            parts = tuple(sums[number] for sums, _ in found)
+            _add_up(parts, tuple(biases[number] for _, biases in found), *arrays)
+            layer.weight.grad, layer.bias.grad = weight.permute(0, 3, 1, 2), bias
+
+
+def _no_products(output: Any, side: int, channels: int) -> Any:
+    """Where the products of a layer's inputs and gradients are summed, packed like its filters."""
+    blocks = output.shape[3] // COLUMNS
+    return np.zeros((blocks, side * side * channels, COLUMNS), output.dtype)
 
 
 def _filters(layer: nn.Conv2d) -> Any:
@@ -250,22 +257,46 @@ def _convolve(x: Any, filters: Any, bias: Any, side: Any, step: Any, y: Any) -> 
 
 @compiled
 def _backward(
-    gradient: Any, filters: Any, sides: Any, steps: Any, outputs: Any, found: Any
+    gradient: Any,
+    planes: Any,
+    scale: Any,
+    filters: Any,
+    sides: Any,
+    steps: Any,
+    outputs: Any,
+    sums: Any,
+    biases: Any,
 ) -> None:
+    batch, channels, height, width = planes.shape
+    image = np.empty((1, height, width, channels), gradient.dtype)
     last = len(outputs) - 1
-    for begin in range(0, len(gradient), _TOGETHER):
-        end = min(begin + _TOGETHER, len(gradient))
-        for b in range(begin, end):
-            y = outputs[last][b].reshape(-1, outputs[last].shape[3])
-            d_y = found[last][b].reshape(y.shape)
-            planes_of = gradient[b].reshape(y.shape[1], -1)
-            for pixel in range(len(y)):
-                for f in range(y.shape[1]):
-                    d_y[pixel, f] = planes_of[f, pixel] if y[pixel, f] > 0 else 0  # ReLU
+    for begin in range(0, batch, _TOGETHER):
+        end = min(begin + _TOGETHER, batch)
+        y = outputs[last][begin:end]
+        d_y = np.empty_like(y)
+        for b in range(end - begin):
+            _back_to_pixels(gradient[begin + b], y[b], d_y[b])
         for number in range(last, 0, -1):
-            x, d_x = outputs[number - 1][begin:end], found[number - 1][begin:end]
-            d_y = found[number][begin:end]
-            _go_back(d_y, filters[number], sides[number], steps[number], x, d_x)
+            x, side, step = outputs[number - 1][begin:end], sides[number], steps[number]
+            for b in range(end - begin):
+                products = x[b : b + 1], d_y[b : b + 1]
+                _add_products(products[0], products[1], side, step, sums[number], biases[number])
+            d_x = np.empty_like(x)
+            _go_back(d_y, filters[number], side, step, x, d_x)
+            d_y = d_x
+        for b in range(end - begin):
+            weave(planes[begin + b], scale, image[0])
+            _add_products(image, d_y[b : b + 1], sides[0], steps[0], sums[0], biases[0])
+
+
+@compiled
+def _back_to_pixels(gradient: Any, y: Any, d_y: Any) -> None:
+    """The gradient of features, which are ordered as planes, before the ReLU that gave y."""
+    seen, found = y.reshape(-1, y.shape[2]), d_y.reshape(-1, y.shape[2])
+    planes = gradient.reshape(y.shape[2], -1)
+    for pixel in range(len(seen)):
+        for f in range(seen.shape[1]):
+            found[pixel, f] = planes[f, pixel] if seen[pixel, f] > 0 else 0
 
 
 @compiled
@@ -297,29 +328,8 @@ def _go_back(d_y: Any, filters: Any, side: Any, step: Any, x: Any, d_x: Any) -> 
 
 
 @compiled
-def _weigh_images(
-    planes: Any, scale: Any, d_y: Any, side: Any, step: Any, d_weight: Any, d_bias: Any
-) -> None:
-    _, channels, height, width = planes.shape
-    image = np.empty((1, height, width, channels), d_y.dtype)
-    sums = np.zeros((d_y.shape[3] // COLUMNS, side * side * channels, COLUMNS), d_y.dtype)
-    for b in range(len(planes)):
-        weave(planes[b], scale, image[0])
-        _add_products(image, d_y[b : b + 1], side, step, sums)
-    _unpack(sums, d_y, d_weight, d_bias)
-
-
-@compiled
-def _weigh(x: Any, d_y: Any, side: Any, step: Any, d_weight: Any, d_bias: Any) -> None:
-    sums = np.zeros((d_y.shape[3] // COLUMNS, side * side * x.shape[3], COLUMNS), d_y.dtype)
-    for b in range(len(x)):
-        _add_products(x[b : b + 1], d_y[b : b + 1], side, step, sums)
-    _unpack(sums, d_y, d_weight, d_bias)
-
-
-@compiled
-def _add_products(x: Any, d_y: Any, side: Any, step: Any, sums: Any) -> None:
-    """Add one image's part of the weights' gradient, packed."""
+def _add_products(x: Any, d_y: Any, side: Any, step: Any, sums: Any, bias: Any) -> None:
+    """Add one image's part of the gradients of weights, packed, and of biases."""
     channels, outputs = x.shape[3], d_y.shape[3]
     patches, tile = _patches(x, d_y, step), np.empty((ROWS, COLUMNS), x.dtype)
     inside = _inside_patch(side, x.shape[2] * channels, channels)
@@ -337,15 +347,21 @@ def _add_products(x: Any, d_y: Any, side: Any, step: Any, sums: Any) -> None:
             for r in range(inside.size - at):
                 for c in range(COLUMNS):
                     sums[block, at + r, c] += tile[r, c]
+    for pixel in d_y.reshape(-1, outputs):
+        for o in range(outputs):
+            bias[o] += pixel[o]
 
 
 @compiled
-def _unpack(sums: Any, d_y: Any, d_weight: Any, d_bias: Any) -> None:
+def _add_up(parts: Any, biases: Any, d_weight: Any, d_bias: Any) -> None:
+    sums, total = parts[0], parts[0].reshape(-1)
+    d_bias[:] = biases[0]
+    for number in range(1, len(parts)):
+        part = parts[number].reshape(-1)
+        for i in range(total.size):
+            total[i] += part[i]
+        d_bias += biases[number]
     for block in range(len(sums)):
         for i in range(sums.shape[1]):
             for c in range(COLUMNS):
                 d_weight[block * COLUMNS + c, i] = sums[block, i, c]
-    d_bias[:] = 0
-    for pixel in d_y.reshape(-1, d_y.shape[3]):
-        for o in range(pixel.size):
-            d_bias[o] += pixel[o]

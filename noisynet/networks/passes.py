@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
-import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -174,31 +173,14 @@ class _TorsoPass:
         """Leave the convolutions' gradients in their parameters, given that of the features."""
         if self.torso.sees_planes(seen.images):
             (layer,), (y,) = self.layers, seen.outputs
-            self._keep(0, [convolve_planes_backward(seen.images, layer, y, gradient.view(y.shape))])
+            of_layer = convolve_planes_backward(seen.images, layer, y, gradient.view(y.shape))
+            layer.weight.grad, layer.bias.grad = of_layer  # type: ignore[union-attr]
             return
-        convolutions, found = self.torso.convolutions, tuple(map(np.empty_like, seen.outputs))
+        convolutions = self.torso.convolutions
         chunks = _slices(len(gradient), _CHUNK)
-        share([partial(convolutions.backward, seen, gradient, which, found) for which in chunks])
-        halves = _slices(len(gradient), -(-len(gradient) // 2))
-        numbers = range(len(self.layers))
-        weighed = share(
-            [
-                partial(convolutions.weigh, seen, found, number, which)
-                for number in numbers
-                for which in halves
-            ]
+        convolutions.keep(
+            share([partial(convolutions.backward, seen, gradient, which) for which in chunks])
         )
-        for number in numbers:
-            self._keep(number, weighed[number * len(halves) : (number + 1) * len(halves)])
-
-    def _keep(self, number: int, found: Sequence[tuple[Tensor, Tensor]]) -> None:
-        """Add up the gradients of a layer, always in the same order, and keep them."""
-        (weight, bias), *others = found
-        for its_weight, its_bias in others:
-            weight += its_weight
-            bias += its_bias
-        layer = self.layers[number]
-        layer.weight.grad, layer.bias.grad = weight, bias  # type: ignore[union-attr]
 
 
 def _slices(count: int, size: int) -> list[slice]:
