@@ -22,7 +22,7 @@ settings = [
 ]
 settings += sys.argv[5:]
 if not agent.startswith("noisynet"):
-    settings.append("exploration.anneal_steps=1000")
+    settings += ["exploration.anneal_steps=100", "exploration.final=0.1"]  # as the others
 config = build_config(agent, environment, frames=4 * 10**9, settings=settings)
 assert isinstance(config, Config)
 with tempfile.TemporaryDirectory() as parent:

@@ -63,7 +63,7 @@ arguments = {
     "train_freq": update_period,
     "gradient_steps": 1,
     "learning_rate": 1e-4,
-    "exploration_fraction": 0.001,
+    "exploration_fraction": 1e-6,  # of all steps: 1,000 of them, as the others
     "exploration_final_eps": 0.1,
     "device": "cpu",
     "seed": 0,

@@ -56,6 +56,7 @@ class Convolutions:
         self.layers, self.scale = list(layers), scale
         self._sides = tuple(layer.kernel_size[0] for layer in layers)
         self._steps = tuple(layer.stride[0] for layer in layers)
+        self._shapes_of: dict[tuple[int, ...], list[tuple[int, int, int]]] = {}
 
     def packed(self) -> tuple[Any, ...]:
         """The filters in force as `forward` takes them: each [filters / 16, patch, 16]."""
@@ -68,22 +69,25 @@ class Convolutions:
             images: [B, channels, height, width], of any kind of number.
             keep: a gradient is to follow.
         """
-        dtype = self.layers[0].weight.dtype
         shapes = self._shapes(images)
         rows, columns, filters = shapes[-1]
+        dtype = self.layers[0].weight.dtype
         features = torch.empty(len(images), rows * columns * filters, dtype=dtype)
-        array = features.numpy()
-        outputs = tuple(np.empty((len(images), *s), array.dtype) for s in shapes) if keep else ()
+        outputs: tuple[Any, ...] = ()
+        if keep:
+            array = features.numpy()
+            outputs = tuple(np.empty((len(images), *shape), array.dtype) for shape in shapes)
         return Convolved(features, images.contiguous(), outputs, keep)
 
     def _shapes(self, images: Tensor) -> list[tuple[int, int, int]]:
         """Rows, columns and filters of what each convolution gives."""
-        height, width = images.shape[2:]
-        shapes = []
-        for layer, side, step in zip(self.layers, self._sides, self._steps, strict=True):
-            height, width = (height - side) // step + 1, (width - side) // step + 1
-            shapes.append((height, width, layer.out_channels))
-        return shapes
+        height, width = size = tuple(images.shape[2:])
+        if size not in self._shapes_of:
+            shapes = self._shapes_of[size] = []
+            for layer, side, step in zip(self.layers, self._sides, self._steps, strict=True):
+                height, width = (height - side) // step + 1, (width - side) // step + 1
+                shapes.append((height, width, layer.out_channels))
+        return self._shapes_of[size]
 
     def forward(self, seen: Convolved, filters: tuple[Any, ...], which: slice) -> None:
         """Take some of the images through all convolutions; their filters are packed."""

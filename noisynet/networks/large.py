@@ -18,6 +18,47 @@ from noisynet.networks.perturbation import arrays_of, is_for_one_pass, noise_of
 from noisynet.networks.tiles import COLUMNS, ROWS, add_tile, six_from, six_of
 
 
+def dense_of_one(x: Tensor, layer: Any, relu: bool) -> Tensor:
+    """Wx + b [1, q] for x [1, p], and perhaps its ReLU; no weights are made.
+
+    Args:
+        x: what goes in.
+        layer: plain or noisy, with biases.
+        relu: whether a ReLU follows.
+    """
+    y, bias = x.new_empty(1, layer.out_features), layer.bias.detach().numpy()
+    if not isinstance(layer, NoisyLinear) or layer._noise_off or not is_for_one_pass(layer):
+        _dense_of_one(layer.weight.detach().numpy(), x.numpy()[0], bias, relu, y.numpy()[0])
+        return y
+    noise = arrays_of(layer.weight_mu, layer.weight_sigma, *noise_of(layer))
+    _noisy_dense_of_one(*noise, x.numpy()[0], bias, relu, y.numpy()[0])
+    return y
+
+
+@compiled
+def _dense_of_one(weight: Any, x: Any, bias: Any, relu: Any, y: Any) -> None:
+    zero = y.dtype.type(0)
+    for o in range(y.size):
+        row, total = weight[o], zero
+        for i in range(x.size):
+            total += row[i] * x[i]
+        y[o] = max(total + bias[o], zero) if relu else total + bias[o]
+
+
+@compiled
+def _noisy_dense_of_one(
+    mu: Any, sigma: Any, inputs: Any, outputs: Any, x: Any, bias: Any, relu: Any, y: Any
+) -> None:
+    scaled, zero = inputs * x, y.dtype.type(0)
+    for o in range(y.size):
+        means, deviations, mean, noise = mu[o], sigma[o], zero, zero
+        for i in range(x.size):
+            mean += means[i] * x[i]
+            noise += deviations[i] * scaled[i]
+        total = mean + outputs[o] * noise + bias[o]  # Eqs. 9, 10
+        y[o] = max(total, zero) if relu else total
+
+
 def dense_by_tiles(x: Tensor, layer: Any, relu: bool, keep: bool) -> tuple[Tensor, Tensor | None]:
     """Wx + b [B, q] for x [B, p], and perhaps its ReLU; and the weights in force.
 

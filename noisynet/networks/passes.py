@@ -19,7 +19,7 @@ from noisynet.layers import NoisyLinear
 from noisynet.networks.build import ValueNetwork
 from noisynet.networks.convolutions import Convolved
 from noisynet.networks.heads import DuelingHead, QHead
-from noisynet.networks.large import dense_by_tiles
+from noisynet.networks.large import dense_by_tiles, dense_of_one
 from noisynet.networks.perturbation import keep_gradients, perturbed_weight
 from noisynet.networks.small import (
     convolve_planes,
@@ -204,8 +204,7 @@ class _StreamPass:
             elif size > _LARGE and len(x) > 1:
                 y, weight = dense_by_tiles(x, layer, relu, keep)
             elif size > _LARGE and not keep:
-                y = layer(x)  # for one row, its weights need not be built
-                y = y.relu_() if relu else y
+                y = dense_of_one(x, layer, relu)
             else:
                 weight = perturbed_weight(layer) if isinstance(layer, NoisyLinear) else layer.weight
                 y = F.linear(x, weight, layer.bias)
