@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any, Final
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from noisynet.compiled import compiled
@@ -41,7 +40,18 @@ class CentredRMSProp(torch.optim.Optimizer):
             for parameter in group["params"]:
                 self.state[parameter]["gradient_average"] = torch.zeros_like(parameter)
                 self.state[parameter]["square_average"] = torch.zeros_like(parameter)
-        self._flat: dict[nn.Parameter, _Flat] = {}
+        self._forget()
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Take the state of a file or of a copy."""
+        super().__setstate__(state)
+        self._forget()
+
+    def _forget(self) -> None:
+        """Leave the parts that were made for the last step, and what they were made of."""
+        self._of: list[Any] = []
+        self._parts: list[Callable[[], None]] = []
+        self._moved: list[Tensor] = []
 
     def step(self) -> None:  # type: ignore[override]
         """Move every parameter that has a gradient."""
@@ -50,69 +60,53 @@ class CentredRMSProp(torch.optim.Optimizer):
 
     def parts(self) -> list[Callable[[], None]]:
         """The step in parts that can be done in any order, and at the same time."""
-        parts: list[Callable[[], None]] = []
-        moved: list[Tensor] = []
-        for group in self.param_groups:
-            rates = [group["lr"], group["decay"], group["epsilon"]]
-            for parameter in group["params"]:
-                gradient = parameter.grad
-                if gradient is None:
-                    continue
-                state = self.state[parameter]
+        moving = [
+            (parameter, parameter.grad, self.state[parameter], group)
+            for group in self.param_groups
+            for parameter in group["params"]
+            if parameter.grad is not None
+        ]
+        now = [_identity(*of) for of in moving]
+        if now != self._of:  # gradients mostly lie where the last ones lay
+            self._parts, self._moved = [], []
+            for parameter, gradient, state, group in moving:
                 tensors = parameter, state["gradient_average"], state["square_average"]
-                flat = self._flat.get(parameter)
-                if flat is None or not flat.is_of(tensors):
-                    flat = self._flat[parameter] = _Flat(tensors)
-                if flat.fits(gradient):
-                    parts += flat.parts(gradient, rates)
-                    moved += tensors
-                else:
-                    parts.append(partial(_in_many_passes, gradient, *tensors, *rates))
-        torch.autograd.graph.increment_version(moved)  # torch sees nothing of what is moved so
-        return parts
+                rates = group["lr"], group["decay"], group["epsilon"]
+                self._parts += _parts(gradient, tensors, rates)
+                self._moved += tensors
+            self._of = now
+        torch.autograd.graph.increment_version(self._moved)  # torch does not see it by itself
+        return self._parts
 
 
-class _Flat:
-    """A parameter and its averages as flat arrays: a step of them is one pass over memory.
+def _identity(parameter: Tensor, gradient: Tensor, state: Any, group: Any) -> tuple[Any, ...]:
+    """What the parts of a step depend on."""
+    tensors = parameter, gradient, state["gradient_average"], state["square_average"]
+    places = [(tensor.data_ptr(), tensor.stride(), tensor.dtype) for tensor in tensors]
+    return (*places, group["lr"], group["decay"], group["epsilon"])
+
+
+def _parts(
+    gradient: Tensor, tensors: tuple[Tensor, ...], rates: Sequence[float]
+) -> list[Callable[[], None]]:
+    """The step of one parameter, a piece of memory at a time if it lies like its gradient.
 
     That takes a third of the time of many passes: memory, not arithmetic, is what it costs.
     """
-
-    def __init__(self, tensors: tuple[Tensor, ...]) -> None:
-        self.addresses = [tensor.data_ptr() for tensor in tensors]
-        parameter = tensors[0]
-        self.stride, self.dtype, self.size = parameter.stride(), parameter.dtype, parameter.numel()
-        possible = parameter.device.type == "cpu" and _is_dense(parameter)
-        possible = possible and self.dtype in (torch.float32, torch.float64)
-        self.possible = possible and all(map(self._is_alike, tensors))
-        arrays = [self._flatten(tensor) for tensor in tensors] if self.possible else []
-        starts = range(0, self.size, _PART)
-        self.pieces = [[array[start : start + _PART] for array in arrays] for start in starts]
-
-    def is_of(self, tensors: tuple[Tensor, ...]) -> bool:
-        """Whether it still stands for these, which may have been replaced."""
-        return [tensor.data_ptr() for tensor in tensors] == self.addresses
-
-    def fits(self, gradient: Tensor) -> bool:
-        """Whether the gradient is laid out in the same way."""
-        return self.possible and self._is_alike(gradient)
-
-    def parts(self, gradient: Tensor, rates: Sequence[float]) -> Iterator[Callable[[], None]]:
-        """The step, a piece of the arrays at a time."""
-        flat = self._flatten(gradient)
-        if len(self.pieces) == 1:
-            yield partial(_centred_rmsprop, flat, *self.pieces[0], *rates)
-            return
-        for number, pieces in enumerate(self.pieces):
-            piece = flat[number * _PART : (number + 1) * _PART]
-            yield partial(_centred_rmsprop, piece, *pieces, *rates)
-
-    def _is_alike(self, tensor: Tensor) -> bool:
-        return tensor.stride() == self.stride and tensor.dtype == self.dtype
-
-    def _flatten(self, tensor: Tensor) -> NDArray[Any]:
-        array: NDArray[Any] = tensor.detach().as_strided((self.size,), (1,)).numpy()
-        return array
+    parameter = tensors[0]
+    alike = all(
+        tensor.stride() == parameter.stride() and tensor.dtype == parameter.dtype
+        for tensor in (gradient, *tensors)
+    )
+    alike = alike and parameter.dtype in (torch.float32, torch.float64)
+    if not alike or parameter.device.type != "cpu" or not _is_dense(parameter):
+        return [partial(_in_many_passes, gradient, *tensors, *rates)]
+    size = parameter.numel()
+    arrays = [tensor.detach().as_strided((size,), (1,)).numpy() for tensor in (gradient, *tensors)]
+    return [
+        partial(_centred_rmsprop, *(array[start : start + _PART] for array in arrays), *rates)
+        for start in range(0, size, _PART)
+    ]
 
 
 def _is_dense(tensor: Tensor) -> bool:

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from noisynet import losses
-from noisynet.networks import Share, ValueNetwork, ValuePass
+from noisynet.networks import Convolved, Share, Task, ValueNetwork, ValuePass
 
 _LOSSES: Final = {  # and up to which error each is a parabola
     "huber": (losses.huber, 1.0),
@@ -83,11 +83,15 @@ class ValueGradient:
         self._hooks = [*hooks_of(online), *hooks_of(target)]
         self._parameters = list(online.parameters())
 
-    def compute(self, batch: Columns, share: Share) -> Gradient:
-        """The gradient of a batch; `share` does the tasks that it falls into, if it does."""
+    def begin(self, batch: Columns) -> Callable[[Share], Gradient]:
+        """What computes the gradient of a batch, and what can be prepared for it at once.
+
+        Returns:
+            A function that takes what does the tasks into which the gradient falls, if it does.
+        """
         if batch.x.device.type != "cpu" or self._is_watched():
-            return self.by_autograd(batch)
-        return self.by_hand(batch, share)
+            return lambda _share: self.by_autograd(batch)
+        return self.by_hand(batch)
 
     def _is_watched(self) -> bool:
         """Whether anybody hooks into the networks, as an audit does: by hand no hook is called."""
@@ -114,21 +118,34 @@ class ValueGradient:
         return Gradient(float(loss.detach()), error.detach(), target)
 
     @torch.no_grad()
-    def by_hand(self, batch: Columns, share: Share) -> Gradient:
-        """The same but for rounding, on CPUs, in tasks for `share` (docs/performance.md)."""
-        online, of_target = self.online_pass, self._target_pass
-        at_x, tasks = online.torso.begin(batch.x, keep=True)
-        at_y, others = of_target.torso.begin(batch.y, keep=False)
+    def by_hand(self, batch: Columns) -> Callable[[Share], Gradient]:
+        """The same but for rounding, on CPUs, in tasks that can be shared (docs/performance.md)."""
+        at_x, tasks = self.online_pass.torso.begin(batch.x, keep=True)
+        at_y, others = self._target_pass.torso.begin(batch.y, keep=False)
         tasks += others
+        selected = None
         if self.double_q:
-            selected, others = online.torso.begin(batch.y, keep=False)
+            selected, others = self.online_pass.torso.begin(batch.y, keep=False)
             tasks += others
         # Noise is drawn meanwhile: convolutions have none.
         tasks.append(partial(self.redraw, self.online, "select" if self.double_q else "online"))
         tasks.append(partial(self.redraw, self.target, "target"))  # ξ′
+        return partial(self._by_hand, batch, tasks, at_x, at_y, selected)
+
+    @torch.no_grad()
+    def _by_hand(
+        self,
+        batch: Columns,
+        tasks: list[Task],
+        at_x: Convolved,
+        at_y: Convolved,
+        selected: Convolved | None,
+        share: Share,
+    ) -> Gradient:
+        online, of_target = self.online_pass, self._target_pass
         share(tasks)
         selector = None
-        if self.double_q:
+        if selected is not None:
             selector = online.values(share(online.stream_tasks(selected)))  # ξ″
             self.redraw(self.online, "online")  # ξ, held over the batch
         streams = share(online.stream_tasks(at_x) + of_target.stream_tasks(at_y))

@@ -182,7 +182,15 @@ class ValueAgent:
         """
         if self._update is not None:
             raise RuntimeError("begin expected no update under way: call finish first")
-        work = partial(self._gradient, batch)
+        columns = Columns(
+            x=self.to_device(batch.x),
+            action=self.to_device(batch.action),
+            reward=self.to_device(batch.reward),
+            discount=self.to_device(batch.discount),
+            y=self.to_device(batch.y),
+            weight=self.to_device(batch.weight),
+        )
+        work = partial(self._gradient, self.gradient.begin(columns))
         if self.learner is None:
             self._update = batch, partial(work, in_turn)
             return
@@ -213,20 +221,10 @@ class ValueAgent:
             self._redraw_due = True
         return Learnt(value, gradient.error.cpu().numpy())
 
-    def _gradient(self, batch: TransitionBatch, share: Share) -> Gradient:
+    def _gradient(self, compute: Callable[[Share], Gradient], share: Share) -> Gradient:
         learning = self._noise_in("learning")
         with self._mean_unless(self.online, learning), self._mean_unless(self.target, learning):
-            return self.gradient.compute(
-                Columns(
-                    x=self.to_device(batch.x),
-                    action=self.to_device(batch.action),
-                    reward=self.to_device(batch.reward),
-                    discount=self.to_device(batch.discount),
-                    y=self.to_device(batch.y),
-                    weight=self.to_device(batch.weight),
-                ),
-                share,
-            )
+            return compute(share)
 
     def sync_target(self) -> None:
         """ζ⁻ ← ζ: weights only, each network keeps its own ε."""

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from noisynet.compiled import compiled
+from noisynet.networks.gradients import gradient_of
 from noisynet.networks.tiles import COLUMNS, ROWS, add_tile, six_from, six_of
 
 # Images that go through all convolutions together: two of them, with all that lies between, fit
@@ -117,17 +118,14 @@ class Convolutions:
         channels = [seen.images.shape[1], *(output.shape[3] for output in seen.outputs)]
         return zip(seen.outputs, self._sides, channels[:-1], strict=True)
 
-    def keep(self, found: Sequence[Sums]) -> None:
-        """Add up what `backward` found, always in the same order, as the parameters' gradients."""
-        for number, layer in enumerate(self.layers):
-            assert layer.bias is not None, "every convolution here has one"
-            lying = layer.weight.permute(0, 2, 3, 1).shape
-            weight = torch.empty(lying, dtype=layer.weight.dtype)
-            bias = torch.empty_like(layer.bias, requires_grad=False)
-            arrays = weight.view(len(weight), -1).numpy(), bias.numpy()
-            parts = tuple(sums[number] for sums, _ in found)
-            _add_up(parts, tuple(biases[number] for _, biases in found), *arrays)
-            layer.weight.grad, layer.bias.grad = weight.permute(0, 3, 1, 2), bias
+    def keep(self, found: Sequence[Sums], number: int) -> None:
+        """Add up what `backward` found of a layer, always in the same order, as its gradients."""
+        layer = self.layers[number]
+        weight, bias = gradient_of(layer.weight), gradient_of(layer.bias)
+        flat = weight.permute(0, 2, 3, 1).view(layer.out_channels, -1)
+        parts = tuple(sums[number] for sums, _ in found)
+        biases = tuple(biases[number] for _, biases in found)
+        _add_up(parts, biases, flat.numpy(), bias.numpy())
 
 
 def _no_products(output: Any, side: int, channels: int) -> Any:

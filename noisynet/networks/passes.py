@@ -18,9 +18,10 @@ from torch import Tensor, nn
 from noisynet.layers import NoisyLinear
 from noisynet.networks.build import ValueNetwork
 from noisynet.networks.convolutions import Convolved
+from noisynet.networks.gradients import gradient_of
 from noisynet.networks.heads import DuelingHead, QHead
 from noisynet.networks.large import dense_by_tiles, dense_of_one
-from noisynet.networks.perturbation import keep_gradients, perturbed_weight
+from noisynet.networks.perturbation import keep_sigma_gradients, perturbed_weight
 from noisynet.networks.small import (
     convolve_planes,
     convolve_planes_backward,
@@ -173,14 +174,16 @@ class _TorsoPass:
         """Leave the convolutions' gradients in their parameters, given that of the features."""
         if self.torso.sees_planes(seen.images):
             (layer,), (y,) = self.layers, seen.outputs
-            of_layer = convolve_planes_backward(seen.images, layer, y, gradient.view(y.shape))
-            layer.weight.grad, layer.bias.grad = of_layer  # type: ignore[union-attr]
+            places = gradient_of(layer.weight), gradient_of(layer.bias)
+            convolve_planes_backward(seen.images, y, gradient.view(y.shape), *places)
             return
         convolutions = self.torso.convolutions
         chunks = _slices(len(gradient), _CHUNK)
-        convolutions.keep(
-            share([partial(convolutions.backward, seen, gradient, which) for which in chunks])
+        found = share(
+            [partial(convolutions.backward, seen, gradient, which) for which in chunks]
         )
+        numbers = range(len(self.layers) - 1, -1, -1)  # the largest first
+        share([partial(convolutions.keep, found, number) for number in numbers])
 
 
 def _slices(count: int, size: int) -> list[slice]:
@@ -219,26 +222,14 @@ class _StreamPass:
         for step in reversed(steps[1:]):
             assert step.weight is not None, "it was not to be kept"
             if is_small(step.weight.numel(), step.weight.dtype):
-                gradient, *of_layer = dense_backward(step.x, step.weight, gradient, True)
-                _keep(step.layer, *of_layer)
+                gradient = dense_backward(step.x, step.weight, gradient, True, *_places(step.layer))
+                if isinstance(step.layer, NoisyLinear):
+                    keep_sigma_gradients(step.layer)
                 continue
             _weigh(step.layer, gradient, step.x)
             gradient = torch.mm(gradient, step.weight)
             gradient = _through_relu(gradient, step.x)  # the one before this layer
         return gradient
-
-
-def _convolution_backward(step: _Step, gradient: Tensor, wanted: list[bool]) -> Any:
-    """The gradients of a convolution's inputs, weights and biases: those that are wanted."""
-    layer = step.layer
-    return torch.ops.aten.convolution_backward(
-        gradient,
-        step.x,
-        layer.weight,
-        [layer.out_channels],
-        *(layer.stride, layer.padding, layer.dilation, False, [0, 0], 1),
-        wanted,
-    )
 
 
 def _through_relu(gradient: Tensor, y: Tensor) -> Tensor:
@@ -253,12 +244,15 @@ def _back_to_inputs(gradient: Tensor, weight: Tensor) -> Tensor:
 
 def _weigh(layer: nn.Linear | NoisyLinear, gradient: Tensor, x: Tensor) -> None:
     """Keep the gradients of a layer's parameters, given that of its outputs [B, q]."""
-    _keep(layer, torch.mm(gradient.t(), x), gradient.sum(dim=0))
-
-
-def _keep(layer: nn.Linear | NoisyLinear, weight: Tensor, bias: Tensor) -> None:
-    """Make gradients of the weights in force the parameters' own."""
+    weight, bias = _places(layer)
+    torch.mm(gradient.t(), x, out=weight)
+    torch.sum(gradient, dim=0, out=bias)
     if isinstance(layer, NoisyLinear):
-        keep_gradients(layer, weight, bias)
-    else:
-        layer.weight.grad, layer.bias.grad = weight, bias
+        keep_sigma_gradients(layer)
+
+
+def _places(layer: nn.Linear | NoisyLinear) -> tuple[Tensor, Tensor]:
+    """Where the gradients of the weights and biases in force go, which are those of μ as well."""
+    if isinstance(layer, NoisyLinear):
+        return gradient_of(layer.weight_mu), gradient_of(layer.bias_mu)
+    return gradient_of(layer.weight), gradient_of(layer.bias)

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from noisynet.compiled import compiled
 from noisynet.layers import NoisyLinear
+from noisynet.networks.gradients import gradient_of
 
 
 @torch.no_grad()
@@ -25,28 +26,30 @@ def perturbed_weight(layer: NoisyLinear) -> Tensor:
 
 
 @torch.no_grad()
-def keep_gradients(layer: NoisyLinear, weight: Tensor, bias: Tensor) -> None:
-    """Make gradients of the weights and biases in force the parameters' own.
+def keep_sigma_gradients(layer: NoisyLinear) -> None:
+    """Make σ's gradients of μ's, which are those of the weights and biases in force.
 
     dμ = dW and dσ = dW ⊙ ε (Eqs. 12, 13), with one sample for all rows.
     """
-    layer.weight_mu.grad = weight
-    layer.weight_sigma.grad = None
-    if layer.bias_mu is not None and layer.bias_sigma is not None:
-        layer.bias_mu.grad, layer.bias_sigma.grad = bias, None
+    assert layer.bias_mu is not None, "every layer here has biases"
+    assert layer.bias_sigma is not None
     if layer._noise_off or not layer.weight_sigma.requires_grad:
+        layer.weight_sigma.grad = layer.bias_sigma.grad = None
         return
+    weight, bias = layer.weight_mu.grad, layer.bias_mu.grad
+    assert weight is not None
+    assert bias is not None
+    place = gradient_of(layer.weight_sigma)
     if is_for_one_pass(layer):
-        layer.weight_sigma.grad = torch.empty_like(weight)
-        _multiply_by_noise(*arrays_of(weight, *noise_of(layer), layer.weight_sigma.grad))
+        _multiply_by_noise(*arrays_of(weight, *noise_of(layer), place))
     elif layer.epsilon_weight is not None:  # independent
-        layer.weight_sigma.grad = weight * layer.epsilon_weight
+        torch.mul(weight, layer.epsilon_weight, out=place)
     else:
         inputs, outputs = noise_of(layer)
-        layer.weight_sigma.grad = (weight * inputs).mul_(outputs.unsqueeze(-1))  # Eq. 10
+        torch.mul(weight, inputs, out=place).mul_(outputs.unsqueeze(-1))  # Eq. 10
     noise = layer.epsilon_out if layer.noise == "factorised" else layer.epsilon_bias  # Eq. 11
-    if layer.bias_sigma is not None and noise is not None:
-        layer.bias_sigma.grad = bias * noise
+    assert noise is not None
+    torch.mul(bias, noise, out=gradient_of(layer.bias_sigma))
 
 
 def is_for_one_pass(layer: NoisyLinear) -> bool:

@@ -31,8 +31,13 @@ def dense(x: Tensor, weight: Tensor, bias: Tensor, relu: bool) -> Tensor:
 
 
 def dense_backward(
-    x: Tensor, weight: Tensor, gradient: Tensor, through_relu: bool
-) -> tuple[Tensor, Tensor, Tensor]:
+    x: Tensor,
+    weight: Tensor,
+    gradient: Tensor,
+    through_relu: bool,
+    d_weight: Tensor,
+    d_bias: Tensor,
+) -> Tensor:
     """The gradients of x, of the weights and of the biases, given that of Wx + b [B, q].
 
     Args:
@@ -40,12 +45,16 @@ def dense_backward(
         weight: [q, p].
         gradient: [B, q].
         through_relu: x came out of a ReLU; its gradient is the one before it.
+        d_weight: where the weights' gradient goes.
+        d_bias: where the biases' gradient goes.
+
+    Returns:
+        The gradient of x.
     """
-    d_x, d_weight = torch.empty_like(x), torch.empty_like(weight)
-    d_bias = gradient.new_empty(len(weight))
+    d_x = torch.empty_like(x)
     arrays = _array(x), _array(weight), _array(gradient), through_relu
     _dense_backward(*arrays, d_x.numpy(), d_weight.numpy(), d_bias.numpy())
-    return d_x, d_weight, d_bias
+    return d_x
 
 
 def convolve_planes(planes: Tensor, layer: nn.Conv2d) -> Tensor:
@@ -58,22 +67,20 @@ def convolve_planes(planes: Tensor, layer: nn.Conv2d) -> Tensor:
 
 
 def convolve_planes_backward(
-    planes: Tensor, layer: nn.Conv2d, y: Tensor, gradient: Tensor
-) -> tuple[Tensor, Tensor]:
+    planes: Tensor, y: Tensor, gradient: Tensor, d_weight: Tensor, d_bias: Tensor
+) -> None:
     """The gradients of weights and biases, given that of what `convolve_planes` gave.
 
     Args:
         planes: what went in.
-        layer: the convolution.
         y: what came out.
         gradient: of y.
+        d_weight: where the weights' gradient goes.
+        d_bias: where the biases' gradient goes.
     """
-    d_weight = torch.empty_like(layer.weight)
-    d_bias = gradient.new_empty(layer.out_channels)
     _convolve_planes_backward(
         planes.numpy(), y.numpy(), gradient.numpy(), _lying(d_weight), d_bias.numpy()
     )
-    return d_weight, d_bias
 
 
 def _array(tensor: Tensor) -> Any:
