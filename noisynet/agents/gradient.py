@@ -74,7 +74,7 @@ class ValueGradient:
         target: ValueNetwork,
         loss: str,
         double_q: bool,
-        redraw: Callable[[nn.Module, str], None],
+        redraw: Callable[[ValueNetwork, str], None],
     ) -> None:
         self.online, self.target = online, target
         self.loss, self.threshold = _LOSSES[loss]

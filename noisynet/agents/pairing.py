@@ -37,6 +37,10 @@ class Learner:
         tasks = _Tasks()
         return InFlight(tasks, self._executor.submit(tasks.lead, work))
 
+    def prepare(self, work: Callable[[], Any]) -> None:
+        """Do something before what is begun next, which can do without."""
+        self._executor.submit(work)
+
     def share(self, tasks: Sequence[Task]) -> list[Any]:
         """Do all of these in the two threads; their results in order."""
         return self.start(lambda share: share(tasks)).join()

@@ -113,7 +113,8 @@ class ValueAgent:
         self.optimiser = _optimiser(settings.optimiser, self.online)
         self.streams = {role: torch_stream(settings.seed, role, device) for role in NOISE_ROLES}
         self.explore = numpy_stream(settings.seed, "explore")
-        self._acting_pass, self._acting_hooks = ValuePass(self.acting, self.gradient.online_pass), hooks_of(self.acting)
+        self._acting_pass = ValuePass(self.acting, self.gradient.online_pass)
+        self._acting_hooks = hooks_of(self.acting)
         self.learner = learner
         self.updates = 0
         self._redraw_due = True
@@ -149,7 +150,8 @@ class ValueAgent:
         """
         if self._noise_in("acting") and self._redraw_due:
             rows = count if count > 1 else None
-            resample_noise(self.acting, self.streams["act"], rows)  # ξ of the action (Algorithm 1)
+            stream = self.streams["act"]
+            resample_noise(self.acting.head, stream, rows)  # ξ of the action (Algorithm 1)
             self._redraw_due = False
 
     def _greedy_while_training(self, observation: NDArray[Any]) -> NDArray[np.int64]:
@@ -214,6 +216,8 @@ class ValueAgent:
         if isinstance(self.optimiser, CentredRMSProp):
             share = in_turn if self.learner is None else self.learner.share
             share(self.optimiser.parts())
+            if self.learner is not None and self.gradient.online_pass.torso.layers:
+                self.learner.prepare(self.gradient.online_pass.torso.packed)
         else:
             self.optimiser.step()
         self.updates += 1
@@ -230,9 +234,9 @@ class ValueAgent:
         """ζ⁻ ← ζ: weights only, each network keeps its own ε."""
         self.target.load_state_dict(self.online.state_dict())
 
-    def _redraw(self, network: nn.Module, role: str) -> None:
+    def _redraw(self, network: ValueNetwork, role: str) -> None:
         if self._noise_in("learning"):
-            resample_noise(network, self.streams[role])
+            resample_noise(network.head, self.streams[role])
 
     def _noise_in(self, use: Literal["acting", "learning"]) -> bool:
         return self.noisy is not None and use in self.noisy.used_in

@@ -130,7 +130,8 @@ class NoisyLinear(nn.Module):
         sigma = self.sigma0 / math.sqrt(p) if factorised else self.sigma0
         with torch.no_grad():
             for mu in self._present(self.weight_mu, self.bias_mu):
-                mu.uniform_(-bound, bound, generator=self._checked_generator(generator))
+                _check_generator(generator, mu.device)
+                mu.uniform_(-bound, bound, generator=generator)
             for parameter in self._present(self.weight_sigma, self.bias_sigma):
                 parameter.fill_(sigma)  # by *inputs* for weight and bias alike
         self.resample_noise(generator)
@@ -145,16 +146,16 @@ class NoisyLinear(nn.Module):
             rows: draw this many samples, one for each row of the inputs to come (dimension −2),
                 as when several environments act at once. None: one sample for all rows.
         """
-        generator = self._checked_generator(generator)
+        weight = self._parameters["weight_mu"]  # without nn.Module's search for it
+        assert weight is not None
+        device, dtype = weight.device, weight.dtype
+        _check_generator(generator, device)
         rows = None if rows is None else check_size("rows", rows)
         lead = () if rows is None else (rows,)
         p, q = self.in_features, self.out_features
 
         def normal(*shape: int) -> Tensor:
-            weight = self.weight_mu
-            return torch.randn(
-                *lead, *shape, generator=generator, device=weight.device, dtype=weight.dtype
-            )
+            return torch.randn(*lead, *shape, generator=generator, device=device, dtype=dtype)
 
         # New tensors, not in place: a graph built on the last sample can still go backward. They go
         # straight into the buffers, which costs a fifth of the checks of nn.Module's own way. Drawn
@@ -316,16 +317,6 @@ class NoisyLinear(nn.Module):
                 "resample_noise without rows to share one sample over the batch."
             )
 
-    def _checked_generator(self, generator: torch.Generator | None) -> torch.Generator | None:
-        device = self.weight_mu.device
-        if generator is not None and generator.device.type != device.type:
-            raise ValueError(
-                f"NoisyLinear expected a generator on {device.type}, where its weights are, "
-                f"got one on {generator.device.type}; make it with "
-                f"torch.Generator(device={device.type!r})."
-            )
-        return generator
-
     @staticmethod
     def _present(*parameters: nn.Parameter | None) -> Iterator[nn.Parameter]:
         return (parameter for parameter in parameters if parameter is not None)
@@ -348,6 +339,15 @@ class NoisyLinear(nn.Module):
         return (
             f"in_features={self.in_features}, out_features={self.out_features}, "
             f"bias={self.bias_mu is not None}, noise={self.noise!r}, sigma0={self.sigma0:g}"
+        )
+
+
+def _check_generator(generator: torch.Generator | None, device: torch.device) -> None:
+    if generator is not None and generator.device.type != device.type:
+        raise ValueError(
+            f"NoisyLinear expected a generator on {device.type}, where its weights are, "
+            f"got one on {generator.device.type}; make it with "
+            f"torch.Generator(device={device.type!r})."
         )
 
 

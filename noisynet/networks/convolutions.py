@@ -78,7 +78,7 @@ class Convolutions:
         if keep:
             array = features.numpy()
             outputs = tuple(np.empty((len(images), *shape), array.dtype) for shape in shapes)
-        return Convolved(features, images.contiguous(), outputs, keep)
+        return Convolved(features, images, outputs, keep)
 
     def _shapes(self, images: Tensor) -> list[tuple[int, int, int]]:
         """Rows, columns and filters of what each convolution gives."""
@@ -92,7 +92,7 @@ class Convolutions:
 
     def forward(self, seen: Convolved, filters: tuple[Any, ...], which: slice) -> None:
         """Take some of the images through all convolutions; their filters are packed."""
-        images, features = seen.images[which].numpy(), seen.features[which].numpy()
+        images, features = seen.images[which].contiguous().numpy(), seen.features[which].numpy()
         outputs = tuple(output[which] for output in seen.outputs)
         if not outputs:
             room = min(_TOGETHER, len(images))
@@ -108,8 +108,8 @@ class Convolutions:
         sums = tuple(_no_products(output, side, x) for output, side, x in self._ways(seen))
         biases = tuple(np.zeros(output.shape[3], output.dtype) for output in outputs)
         _backward(
-            *(gradient[which].contiguous().numpy(), seen.images[which].numpy(), self.scale),
-            *(filters, self._sides, self._steps, outputs, sums, biases),
+            *(gradient[which].contiguous().numpy(), seen.images[which].contiguous().numpy()),
+            *(self.scale, filters, self._sides, self._steps, outputs, sums, biases),
         )
         return sums, biases
 

@@ -139,8 +139,7 @@ class _TorsoPass:
 
     def __init__(self, torso: Torso) -> None:
         self.torso, self.layers = torso, torso.convolutions.layers
-        self._filters: tuple[Any, ...] = ()
-        self._packed_at: list[Any] = []
+        self._packed: tuple[list[Any], tuple[Any, ...]] = [], ()
 
     def begin(self, observation: Tensor, keep: bool) -> tuple[Convolved, list[Task]]:
         """The way to the features, and tasks for any thread, after which they are there.
@@ -156,19 +155,20 @@ class _TorsoPass:
         if self.torso.sees_planes(images):
             y = convolve_planes(images, self.layers[0])
             return Convolved(y.flatten(1), images, (y,), keep), []
-        convolutions = self.torso.convolutions
-        seen, filters = convolutions.begin(images, keep), self._packed()
-        return seen, [
-            partial(convolutions.forward, seen, filters, which)
-            for which in _slices(len(images), _CHUNK)
-        ]
+        seen = self.torso.convolutions.begin(images, keep)
+        return seen, [partial(self._forward, seen, which) for which in _slices(len(images), _CHUNK)]
 
-    def _packed(self) -> tuple[Any, ...]:
+    def _forward(self, seen: Convolved, which: slice) -> None:
+        self.torso.convolutions.forward(seen, self.packed(), which)
+
+    def packed(self) -> tuple[Any, ...]:
         """The filters, packed anew if torch knows of a change since they were."""
         now = [(layer.weight.data_ptr(), layer.weight._version) for layer in self.layers]
-        if now != self._packed_at:
-            self._filters, self._packed_at = self.torso.convolutions.packed(), now
-        return self._filters
+        at, filters = self._packed
+        if now != at:
+            filters = self.torso.convolutions.packed()
+            self._packed = now, filters  # both at once: another thread may do the same
+        return filters
 
     def backward(self, seen: Convolved, gradient: Tensor, share: Share) -> None:
         """Leave the convolutions' gradients in their parameters, given that of the features."""
