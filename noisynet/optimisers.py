@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any, Final
@@ -113,6 +114,48 @@ def _is_dense(tensor: Tensor) -> bool:
     """Whether it fills a stretch of memory, in whatever order."""
     last = sum((n - 1) * step for n, step in zip(tensor.shape, tensor.stride(), strict=True))
     return last == tensor.numel() - 1
+
+
+@torch.no_grad()
+def clip_by_norm(
+    parameters: Iterable[nn.Parameter],
+    largest: float,
+    share: Callable[[Sequence[Callable[[], Any]]], list[Any]],
+) -> None:
+    """Scale all gradients by the same factor so that their norm, taken together, is at most this.
+
+    Args:
+        parameters: whose gradients.
+        largest: the norm they may have.
+        share: does some tasks, and gives their results in order.
+    """
+    moving = [parameter for parameter in parameters if parameter.grad is not None]
+    gradients = [parameter.grad for parameter in moving if parameter.grad is not None]
+    if not all(gradient.device.type == "cpu" and _is_dense(gradient) for gradient in gradients):
+        nn.utils.clip_grad_norm_(moving, largest)
+        return
+    flat = [gradient.as_strided((gradient.numel(),), (1,)).numpy() for gradient in gradients]
+    pieces = [
+        array[start : start + _PART] for array in flat for start in range(0, array.size, _PART)
+    ]
+    norm = math.sqrt(sum(share([partial(_sum_of_squares, piece) for piece in pieces])))
+    if not norm <= largest:  # one that is no number is passed on
+        share([partial(_scale, piece, largest / (norm + 1e-6)) for piece in pieces])
+
+
+@compiled
+def _sum_of_squares(numbers: Any) -> Any:
+    total = 0.0
+    for number in numbers:
+        total += np.float64(number) * number
+    return total
+
+
+@compiled
+def _scale(numbers: Any, factor: Any) -> None:
+    factor = numbers.dtype.type(factor)
+    for i in range(numbers.size):
+        numbers[i] *= factor
 
 
 @torch.no_grad()

@@ -30,7 +30,7 @@ from noisynet.networks import (
     in_turn,
     view_with_own_noise,
 )
-from noisynet.optimisers import CentredRMSProp
+from noisynet.optimisers import CentredRMSProp, clip_by_norm
 from noisynet.replay import TransitionBatch
 
 NOISE_ROLES: Final = ("act", "online", "target", "select")
@@ -210,11 +210,10 @@ class ValueAgent:
         value = gradient.loss
         if not math.isfinite(value):
             raise NonFiniteLoss(self._where_not_finite(value, gradient, batch))
+        share = in_turn if self.learner is None else self.learner.share
         if self.config.learning.max_gradient_norm is not None:
-            norm = self.config.learning.max_gradient_norm
-            nn.utils.clip_grad_norm_(self.online.parameters(), norm)
+            clip_by_norm(self.online.parameters(), self.config.learning.max_gradient_norm, share)
         if isinstance(self.optimiser, CentredRMSProp):
-            share = in_turn if self.learner is None else self.learner.share
             share(self.optimiser.parts())
             if self.learner is not None and self.gradient.online_pass.torso.layers:
                 self.learner.prepare(self.gradient.online_pass.torso.packed)

@@ -204,10 +204,10 @@ class _StreamPass:
             if is_small(size, x.dtype):
                 weight = perturbed_weight(layer) if isinstance(layer, NoisyLinear) else layer.weight
                 y = dense(x, weight, layer.bias, relu)
-            elif size > _LARGE and len(x) > 1:
-                y, weight = dense_by_tiles(x, layer, relu, keep)
-            elif size > _LARGE and not keep:
+            elif len(x) == 1 and not keep:
                 y = dense_of_one(x, layer, relu)
+            elif size > _LARGE:
+                y, weight = dense_by_tiles(x, layer, relu, keep)
             else:
                 weight = perturbed_weight(layer) if isinstance(layer, NoisyLinear) else layer.weight
                 y = F.linear(x, weight, layer.bias)
