@@ -88,7 +88,7 @@ def _identity(parameter: Tensor, gradient: Tensor, state: Any, group: Any) -> tu
 
 
 def _parts(
-    gradient: Tensor, tensors: tuple[Tensor, ...], rates: Sequence[float]
+    gradient: Tensor, tensors: tuple[Tensor, Tensor, Tensor], rates: tuple[float, float, float]
 ) -> list[Callable[[], None]]:
     """The step of one parameter, a piece of memory at a time if it lies like its gradient.
 
@@ -105,8 +105,10 @@ def _parts(
     size = parameter.numel()
     arrays = [tensor.detach().as_strided((size,), (1,)).numpy() for tensor in (gradient, *tensors)]
     return [
-        partial(_centred_rmsprop, *(array[start : start + _PART] for array in arrays), *rates)
-        for start in range(0, size, _PART)
+        partial(_centred_rmsprop, *pieces, *rates)  # type: ignore[call-arg]
+        for pieces in (
+            [a[start : start + _PART] for a in arrays] for start in range(0, size, _PART)
+        )
     ]
 
 

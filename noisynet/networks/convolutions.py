@@ -1,8 +1,8 @@
 """Convolutions by tiles, a few images at a time through all of them, forward and backward.
 
-Images lie pixel by pixel with all channels of each, so that a line of a patch is one piece of memory
-and nothing is copied into patches; and what one convolution gives is still in the core's own cache
-when the next one takes it (docs/performance.md).
+Images lie pixel by pixel with all channels of each, so that a line of a patch is one piece of
+memory and nothing is copied into patches; and what one convolution gives is still in the core's own
+cache when the next one takes it (docs/performance.md).
 """
 
 from __future__ import annotations

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 
-def gradient_of(parameter: nn.Parameter | None) -> Tensor:
+def gradient_of(parameter: Tensor | None) -> Tensor:
     """Where a parameter's gradient goes: the last one's place, if it lies as the parameter does."""
     assert parameter is not None, "every layer here has biases"
     kept = parameter.grad

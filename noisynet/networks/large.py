@@ -9,7 +9,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import torch
 from torch import Tensor
 
 from noisynet.compiled import compiled
@@ -30,8 +29,8 @@ def dense_of_one(x: Tensor, layer: Any, relu: bool) -> Tensor:
     if not isinstance(layer, NoisyLinear) or layer._noise_off or not is_for_one_pass(layer):
         _dense_of_one(layer.weight.detach().numpy(), x.numpy()[0], bias, relu, y.numpy()[0])
         return y
-    noise = arrays_of(layer.weight_mu, layer.weight_sigma, *noise_of(layer))
-    _noisy_dense_of_one(*noise, x.numpy()[0], bias, relu, y.numpy()[0])
+    mu, sigma, inputs, outputs = arrays_of(layer.weight_mu, layer.weight_sigma, *noise_of(layer))
+    _noisy_dense_of_one(mu, sigma, inputs, outputs, x.numpy()[0], bias, relu, y.numpy()[0])
     return y
 
 
@@ -76,7 +75,8 @@ def dense_by_tiles(x: Tensor, layer: Any, relu: bool, keep: bool) -> tuple[Tenso
         return y, weight
     rows = layer.out_features if keep else ROWS
     weight = x.new_empty(rows, layer.in_features)
-    noise = arrays_of(layer.weight_mu, layer.weight_sigma, *noise_of(layer), weight)
+    mu, sigma, inputs, outputs = arrays_of(layer.weight_mu, layer.weight_sigma, *noise_of(layer))
+    noise = mu, sigma, inputs, outputs, weight.numpy()
     _noisy_dense(*noise, packed, bias, relu, y.numpy())
     return y, weight if keep else None
 

@@ -76,7 +76,7 @@ class ValuePass:
 
     def __init__(self, network: ValueNetwork, like: ValuePass | None = None) -> None:
         self.network, head = network, network.head
-        self.torso = _TorsoPass(network.torso) if like is None else like.torso
+        self.torso: _TorsoPass = _TorsoPass(network.torso) if like is None else like.torso
         self.dueling = isinstance(head, DuelingHead)
         if isinstance(head, DuelingHead):
             self.streams = [_StreamPass(head.value), _StreamPass(head.advantage)]
@@ -179,9 +179,7 @@ class _TorsoPass:
             return
         convolutions = self.torso.convolutions
         chunks = _slices(len(gradient), _CHUNK)
-        found = share(
-            [partial(convolutions.backward, seen, gradient, which) for which in chunks]
-        )
+        found = share([partial(convolutions.backward, seen, gradient, which) for which in chunks])
         numbers = range(len(self.layers) - 1, -1, -1)  # the largest first
         share([partial(convolutions.keep, found, number) for number in numbers])
 

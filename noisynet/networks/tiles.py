@@ -25,40 +25,33 @@ _I32: Final = ir.IntType(32)
 _I64: Final = ir.IntType(64)
 
 
-@intrinsic  # type: ignore[untyped-decorator]
-def add_tile(
+def _add_tile(
     _typing: Any,
     out: Any,
     outs: Any,
     x: Any,
     xs: Any,
     lines: Any,
-    run: Any,
+    run: Any,  # noqa: ARG001 — these three are integers, whatever they are
     w: Any,
-    first: Any,
-    step: Any,
+    first: Any,  # noqa: ARG001
+    step: Any,  # noqa: ARG001
 ) -> Any:
-    """Add a product to 6 rows of 16 numbers.
+    integer = types.int64
+    return types.void(out, outs, x, xs, lines, integer, w, integer, integer), _tile_code
 
-    out[outs[r] + c] += Σ_l Σ_i x[xs[r] + lines[l] + i] · w[first + (l · run + i) · step + c], for
-    r < 6 and c < 16. Arrays are taken as they lie in memory. Rows of `out` may overlap: they are
-    added to one after the other.
 
-    Args:
-        out: where the sums go.
-        outs: where each row begins in it, a tuple of 6.
-        x: one factor, of which each row has its own numbers.
-        xs: where each row begins in it, a tuple of 6.
-        lines: where its pieces begin, from there.
-        run: how many numbers a piece has, one after the other.
-        w: the other factor, of which all rows have the same numbers.
-        first: where it begins.
-        step: from one of its rows of 16 to the next.
-    """
-    signature = types.void(
-        *(out, outs, x, xs, lines, types.int64, w, types.int64, types.int64),
-    )
-    return signature, _tile_code
+add_tile: Any = intrinsic(_add_tile)
+"""Add a product to 6 rows of 16 numbers, in a compiled function.
+
+add_tile(out, outs, x, xs, lines, run, w, first, step) is, for r < 6 and c < 16,
+
+    out[outs[r] + c] += Σ_l Σ_i x[xs[r] + lines[l] + i] · w[first + (l · run + i) · step + c].
+
+Each row has its own numbers of x, from xs[r] on: pieces of `run` numbers that begin at `lines` from
+there. All rows have the same numbers of w, 16 of them at every step. Arrays are taken as they lie
+in memory; nothing is checked. Rows of `out` may overlap: they are added to one after the other.
+"""
 
 
 def _tile_code(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:

@@ -6,13 +6,13 @@ from collections.abc import Callable
 from typing import Any, Literal
 
 import pytest
-import torch
 
 from noisynet.agents import EvaluationPolicy, ValueAgent, audit_agent, torch_stream
 from noisynet.agents import value as value_module
 from noisynet.config import Config, build_config
 from noisynet.envs import EnvironmentSpec
 from noisynet.layers import checks, noisy_layers, resample_noise
+from noisynet.networks import ValueNetwork
 
 SPEC = EnvironmentSpec("deep_sea/4", 3, (16,), "float32", 1, 1)
 PLANES = EnvironmentSpec("minatar/breakout", 3, (4, 10, 10), "uint8", 1, 1)
@@ -88,7 +88,7 @@ class Omits(ValueAgent):
 
     omitted: str
 
-    def _redraw(self, network: torch.nn.Module, role: str) -> None:
+    def _redraw(self, network: ValueNetwork, role: str) -> None:
         if role != self.omitted:
             super()._redraw(network, role)
 
@@ -112,7 +112,7 @@ class RedrawsTooOften(ValueAgent):
 
 
 class OneDrawForAllLayers(ValueAgent):
-    def _redraw(self, network: torch.nn.Module, role: str) -> None:
+    def _redraw(self, network: ValueNetwork, role: str) -> None:
         super()._redraw(network, role)
         layers = noisy_layers(network)
         first, second = layers["head.value.0"], layers["head.advantage.0"]
