@@ -213,3 +213,62 @@ def test_a_graph_from_before_a_step_is_known_to_be_stale() -> None:
     CentredRMSProp([parameter], LEARNING_RATE, DECAY, EPSILON).step()
     with pytest.raises(RuntimeError, match="modified by an inplace operation"):
         loss.backward()
+
+
+def test_steps_follow_a_gradient_that_keeps_its_place_and_one_that_moves() -> None:
+    gradients = made_up_gradients(30)
+    parameter = nn.Parameter(torch.zeros(gradients.shape[1], dtype=torch.float64))
+    optimiser = CentredRMSProp([parameter], LEARNING_RATE, DECAY, EPSILON)
+    place = torch.empty_like(parameter, requires_grad=False)
+    for number, d in enumerate(gradients):
+        # Now in the same place as before, now elsewhere.
+        parameter.grad = place if number % 5 else torch.empty_like(place)
+        parameter.grad.copy_(torch.from_numpy(d))
+        optimiser.step()
+    start = np.zeros(gradients.shape[1])
+    expected = transcription(start, gradients, LEARNING_RATE, DECAY, EPSILON)
+    assert np.allclose(parameter.detach().numpy(), expected, rtol=1e-12, atol=0)
+
+
+def test_a_new_learning_rate_is_in_force_at_once() -> None:
+    parameter = nn.Parameter(torch.zeros(3))
+    parameter.grad = torch.ones(3)
+    optimiser = CentredRMSProp([parameter], LEARNING_RATE, DECAY, EPSILON)
+    optimiser.step()
+    before = parameter.detach().clone()
+    optimiser.param_groups[0]["lr"] = 0.0
+    optimiser.step()
+    assert torch.equal(parameter, before)
+
+
+def test_a_copy_goes_its_own_way() -> None:
+    parameter = nn.Parameter(torch.zeros(3))
+    parameter.grad = torch.ones(3)
+    optimiser = CentredRMSProp([parameter], LEARNING_RATE, DECAY, EPSILON)
+    optimiser.step()
+    before = parameter.detach().clone()
+    copied = copy.deepcopy(optimiser)
+    (its_own,) = copied.param_groups[0]["params"]
+    its_own.grad = torch.ones(3)
+    copied.step()
+    assert torch.equal(parameter, before)
+    assert not torch.equal(its_own, before)
+
+
+@pytest.mark.parametrize("longest", [1e-3, 1e3], ids=["too long", "short enough"])
+def test_gradients_are_clipped_as_torch_clips_them(longest: float) -> None:
+    torch.manual_seed(0)
+    shapes = [(700, 400), (8, 4, 3, 3), (5,)]  # the first in several parts
+    mine, theirs = ([nn.Parameter(torch.zeros(shape)) for shape in shapes] for _ in range(2))
+    for one, other in zip(mine, theirs, strict=True):
+        one.grad = torch.randn(one.shape)
+        if one.dim() == 4:
+            one.grad = one.grad.contiguous(memory_format=torch.channels_last)
+        other.grad = one.grad.clone()
+    without = nn.Parameter(torch.zeros(2))  # has no gradient
+    optimisers.clip_by_norm([*mine, without], longest, lambda tasks: [task() for task in tasks])
+    nn.utils.clip_grad_norm_([*theirs, without], longest)
+    for one, other in zip(mine, theirs, strict=True):
+        assert one.grad is not None
+        assert other.grad is not None
+        assert torch.allclose(one.grad, other.grad, rtol=1e-5, atol=0)

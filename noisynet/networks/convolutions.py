@@ -121,11 +121,13 @@ class Convolutions:
     def keep(self, found: Sequence[Sums], number: int) -> None:
         """Add up what `backward` found of a layer, always in the same order, as its gradients."""
         layer = self.layers[number]
-        weight, bias = gradient_of(layer.weight), gradient_of(layer.bias)
-        flat = weight.permute(0, 2, 3, 1).view(layer.out_channels, -1)
+        weight, bias = gradient_of(layer.weight).permute(0, 2, 3, 1), gradient_of(layer.bias)
+        lying = weight.contiguous()  # which it is, unless somebody gave the weights another layout
         parts = tuple(sums[number] for sums, _ in found)
         biases = tuple(biases[number] for _, biases in found)
-        _add_up(parts, biases, flat.numpy(), bias.numpy())
+        _add_up(parts, biases, lying.view(layer.out_channels, -1).numpy(), bias.numpy())
+        if lying is not weight:
+            weight.copy_(lying)
 
 
 def _no_products(output: Any, side: int, channels: int) -> Any:

@@ -70,7 +70,7 @@ def dense_by_tiles(x: Tensor, layer: Any, relu: bool, keep: bool) -> tuple[Tenso
     y, packed = x.new_empty(len(x), layer.out_features), _pack_rows(x.numpy())
     bias = layer.bias.detach().numpy()
     if not isinstance(layer, NoisyLinear) or layer._noise_off or not is_for_one_pass(layer):
-        weight = layer.weight.detach()
+        weight = layer.weight.detach().contiguous()
         _dense(weight.numpy(), packed, bias, relu, y.numpy())
         return y, weight
     rows = layer.out_features if keep else ROWS

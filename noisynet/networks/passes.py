@@ -196,8 +196,9 @@ class _StreamPass:
 
     def forward(self, x: Tensor, keep: bool) -> list[_Step]:
         """The steps from features [B, F] to outputs; `keep` says that a gradient is to follow."""
-        steps, weight = [], None
+        steps = []
         for number, layer in enumerate(self.layers, start=1):
+            weight: Tensor | None = None
             relu, size = number < len(self.layers), layer.in_features * layer.out_features
             if is_small(size, x.dtype):
                 weight = perturbed_weight(layer) if isinstance(layer, NoisyLinear) else layer.weight

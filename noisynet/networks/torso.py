@@ -74,7 +74,7 @@ class Torso(nn.Module):
         """Whether there are convolutions, and a CPU to do them without torch."""
         if not self.convolutions.layers or observation.device.type != "cpu":
             return False
-        return not torch.compiler.is_compiling()
+        return self._dtype in (torch.float32, torch.float64) and not torch.compiler.is_compiling()
 
     def prepared(self, observation: Tensor) -> Tensor:
         """What the first layer takes: floats, scaled; images with their channels last in memory."""
