@@ -146,8 +146,7 @@ class NoisyLinear(nn.Module):
             rows: draw this many samples, one for each row of the inputs to come (dimension −2),
                 as when several environments act at once. None: one sample for all rows.
         """
-        weight = self._parameters["weight_mu"]  # without nn.Module's search for it
-        assert weight is not None
+        weight = self.weight_mu
         device, dtype = weight.device, weight.dtype
         _check_generator(generator, device)
         rows = None if rows is None else check_size("rows", rows)
