@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable
+from functools import cache
+from pathlib import Path
 from typing import Any, TypeVar
 
 import numba
@@ -23,7 +26,17 @@ def compiled(function: Function) -> Function:
         "fastmath": {"reassoc", "contract", "nsz"},
     }
     try:
-        kept: Function = numba.njit(cache=True, **options)(function)
+        kept: Any = numba.njit(cache=True, **options)(function)
     except RuntimeError:  # no folder can be written
-        kept = numba.njit(**options)(function)
-    return kept
+        return numba.njit(**options)(function)  # type: ignore[no-any-return]
+    # Numba looks for changes in the file of a function, not in those of the functions it calls.
+    file = kept._cache._cache_file
+    file._source_stamp = file._source_stamp, _sources(Path(function.__code__.co_filename).parent)
+    return kept  # type: ignore[no-any-return]
+
+
+@cache
+def _sources(folder: Path) -> str:
+    """What changes with any of a folder's sources."""
+    contents = [path.read_bytes() for path in sorted(folder.glob("*.py"))]
+    return hashlib.sha256(b"".join(contents)).hexdigest()

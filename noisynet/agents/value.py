@@ -215,10 +215,12 @@ class ValueAgent:
             clip_by_norm(self.online.parameters(), self.config.learning.max_gradient_norm, share)
         if isinstance(self.optimiser, CentredRMSProp):
             share(self.optimiser.parts())
-            if self.learner is not None and self.gradient.online_pass.torso.layers:
-                self.learner.prepare(self.gradient.online_pass.torso.packed)
         else:
             self.optimiser.step()
+            # Fused ones do not say so themselves, and passes by hand ask what has changed.
+            torch.autograd.graph.increment_version(self.online.parameters())
+        if self.learner is not None and self.device.type == "cpu":
+            self.learner.prepare(self.gradient.online_pass.torso.packed)
         self.updates += 1
         if self.noisy and self.noisy.redraw == "update":
             self._redraw_due = True

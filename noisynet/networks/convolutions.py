@@ -51,9 +51,14 @@ class Convolutions:
     Args:
         layers: square, without padding; their filters come in sixteens.
         scale: what images are multiplied by.
+
+    Raises:
+        ValueError: the layers are others.
     """
 
     def __init__(self, layers: Sequence[nn.Conv2d], scale: float) -> None:
+        for layer in layers:
+            _check(layer)
         self.layers, self.scale = list(layers), scale
         self._sides = tuple(layer.kernel_size[0] for layer in layers)
         self._steps = tuple(layer.stride[0] for layer in layers)
@@ -84,10 +89,11 @@ class Convolutions:
         """Rows, columns and filters of what each convolution gives."""
         height, width = size = tuple(images.shape[2:])
         if size not in self._shapes_of:
-            shapes = self._shapes_of[size] = []
+            shapes = []
             for layer, side, step in zip(self.layers, self._sides, self._steps, strict=True):
                 height, width = (height - side) // step + 1, (width - side) // step + 1
                 shapes.append((height, width, layer.out_channels))
+            self._shapes_of[size] = shapes
         return self._shapes_of[size]
 
     def forward(self, seen: Convolved, filters: tuple[Any, ...], which: slice) -> None:
@@ -134,6 +140,17 @@ def _no_products(output: Any, side: int, channels: int) -> Any:
     """Where the products of a layer's inputs and gradients are summed, packed like its filters."""
     blocks = output.shape[3] // COLUMNS
     return np.zeros((blocks, side * side * channels, COLUMNS), output.dtype)
+
+
+def _check(layer: nn.Conv2d) -> None:
+    """Refuse what tiles, which check nothing, would get wrong."""
+    square = len({*layer.kernel_size}) == len({*layer.stride}) == 1
+    bare = layer.padding == (0, 0) and layer.dilation == (1, 1) and layer.groups == 1
+    if not (square and bare and layer.bias is not None and layer.out_channels % COLUMNS == 0):
+        raise ValueError(
+            f"convolutions by tiles expected square kernels and strides, biases, no padding and a "
+            f"multiple of {COLUMNS} filters, got {layer}"
+        )
 
 
 def _filters(layer: nn.Conv2d) -> Any:

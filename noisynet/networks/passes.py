@@ -152,13 +152,15 @@ class _TorsoPass:
             flat = self.torso.prepared(observation).flatten(1)
             return Convolved(flat, observation, (), keep), []
         images = observation.reshape(-1, *self.torso.image_shape)
-        if self.torso.sees_planes(images):
-            y = convolve_planes(images, self.layers[0])
-            return Convolved(y.flatten(1), images, (y,), keep), []
         seen = self.torso.convolutions.begin(images, keep)
-        return seen, [partial(self._forward, seen, which) for which in _slices(len(images), _CHUNK)]
+        if self.torso.sees_planes(images):
+            return seen, [partial(self._planes, seen)]
+        return seen, [partial(self._images, seen, which) for which in _slices(len(images), _CHUNK)]
 
-    def _forward(self, seen: Convolved, which: slice) -> None:
+    def _planes(self, seen: Convolved) -> None:
+        convolve_planes(seen.images, self.layers[0], seen.features)
+
+    def _images(self, seen: Convolved, which: slice) -> None:
         self.torso.convolutions.forward(seen, self.packed(), which)
 
     def packed(self) -> tuple[Any, ...]:
@@ -173,9 +175,9 @@ class _TorsoPass:
     def backward(self, seen: Convolved, gradient: Tensor, share: Share) -> None:
         """Leave the convolutions' gradients in their parameters, given that of the features."""
         if self.torso.sees_planes(seen.images):
-            (layer,), (y,) = self.layers, seen.outputs
+            (layer,) = self.layers
             places = gradient_of(layer.weight), gradient_of(layer.bias)
-            convolve_planes_backward(seen.images, y, gradient.view(y.shape), *places)
+            convolve_planes_backward(seen.images, seen.features, gradient, *places)
             return
         convolutions = self.torso.convolutions
         chunks = _slices(len(gradient), _CHUNK)

@@ -57,30 +57,42 @@ def dense_backward(
     return d_x
 
 
-def convolve_planes(planes: Tensor, layer: nn.Conv2d) -> Tensor:
-    """The ReLU of a convolution of bytes [B, channels, height, width], as floats."""
-    side, (batch, _, height, width) = layer.kernel_size[0], planes.shape
-    out = torch.empty(batch, layer.out_channels, height - side + 1, width - side + 1)
+def convolve_planes(planes: Tensor, layer: nn.Conv2d, features: Tensor) -> None:
+    """The ReLU of a convolution.
+
+    Args:
+        planes: bytes [B, channels, height, width].
+        layer: the convolution.
+        features: where it goes, as floats [B, filters · rows · columns].
+    """
     assert layer.bias is not None, "every convolution here has one"
-    _convolve_planes(planes.numpy(), _lying(layer.weight), _array(layer.bias), out.numpy())
-    return out
+    _convolve_planes(
+        *(planes.numpy(), _lying(layer.weight), _array(layer.bias)),
+        _as_planes(features, planes, layer.weight),
+    )
 
 
 def convolve_planes_backward(
-    planes: Tensor, y: Tensor, gradient: Tensor, d_weight: Tensor, d_bias: Tensor
+    planes: Tensor, features: Tensor, gradient: Tensor, d_weight: Tensor, d_bias: Tensor
 ) -> None:
     """The gradients of weights and biases, given that of what `convolve_planes` gave.
 
     Args:
         planes: what went in.
-        y: what came out.
-        gradient: of y.
+        features: what came out.
+        gradient: of the features.
         d_weight: where the weights' gradient goes.
         d_bias: where the biases' gradient goes.
     """
-    _convolve_planes_backward(
-        planes.numpy(), y.numpy(), gradient.numpy(), _lying(d_weight), d_bias.numpy()
-    )
+    y, d_y = (_as_planes(tensor, planes, d_weight) for tensor in (features, gradient))
+    _convolve_planes_backward(planes.numpy(), y, d_y, _lying(d_weight), d_bias.numpy())
+
+
+def _as_planes(features: Tensor, planes: Tensor, weight: Tensor) -> Any:
+    """Features as [B, filters, rows, columns]."""
+    side, (height, width) = weight.shape[2], planes.shape[2:]
+    shape = len(planes), len(weight), height - side + 1, width - side + 1
+    return features.view(shape).numpy()
 
 
 def _array(tensor: Tensor) -> Any:

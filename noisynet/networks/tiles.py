@@ -93,8 +93,8 @@ def _tile_code(context: Any, builder: Any, signature: Any, arguments: Any) -> An
 
 
 def _multiply_add(builder: Any, vector: Any) -> Any:
-    """a · b + c, rounded once."""
-    name = f"llvm.fma.v{_WIDE}{vector.element.intrinsic_name}"
+    """a · b + c, rounded once by processors that can."""
+    name = f"llvm.fmuladd.v{_WIDE}{vector.element.intrinsic_name}"
     return cgutils.get_or_insert_function(
         builder.module, ir.FunctionType(vector, [vector] * 3), name
     )

@@ -55,11 +55,11 @@ class Torso(nn.Module):
     def forward(self, observation: Tensor) -> Tensor:
         """The features of a batch of observations."""
         if not torch.is_grad_enabled() and self._is_for_hands(observation):
-            images = observation.reshape(-1, *self.image_shape)
+            seen = self.convolutions.begin(observation.reshape(-1, *self.image_shape), keep=False)
             if self.sees_planes(observation):
-                return convolve_planes(images, self.convolutions.layers[0]).flatten(1)
-            seen = self.convolutions.begin(images, keep=False)
-            self.convolutions.forward(seen, self.convolutions.packed(), slice(None))
+                convolve_planes(seen.images, self.convolutions.layers[0], seen.features)
+            else:
+                self.convolutions.forward(seen, self.convolutions.packed(), slice(None))
             return seen.features
         features: Tensor = self.layers(self.prepared(observation))
         return features
@@ -74,7 +74,20 @@ class Torso(nn.Module):
         """Whether there are convolutions, and a CPU to do them without torch."""
         if not self.convolutions.layers or observation.device.type != "cpu":
             return False
-        return self._dtype in (torch.float32, torch.float64) and not torch.compiler.is_compiling()
+        if torch.compiler.is_compiling() or self._is_watched():
+            return False
+        exact = observation.dtype not in (torch.float16, torch.bfloat16)
+        return exact and self._dtype in (torch.float32, torch.float64)
+
+    def _is_watched(self) -> bool:
+        """Whether anybody hooks into the convolutions, or has put others in their places."""
+        layers = [layer for layer in self.layers if isinstance(layer, nn.Conv2d)]
+        mine = len(layers) == len(self.convolutions.layers) and all(
+            layer is own for layer, own in zip(layers, self.convolutions.layers, strict=False)
+        )
+        return not mine or any(
+            module._forward_hooks or module._forward_pre_hooks for module in self.layers.modules()
+        )
 
     def prepared(self, observation: Tensor) -> Tensor:
         """What the first layer takes: floats, scaled; images with their channels last in memory."""

@@ -193,14 +193,19 @@ def test_what_is_not_a_number_makes_the_loss_none(place: str) -> None:
 
 
 @pytest.mark.parametrize("agent", VALUE_AGENTS)
-@pytest.mark.parametrize("spec", ["planes", "vector"])
-def test_acting_by_hand_gives_the_networks_values(agent: str, spec: str) -> None:
-    made = make(agent, SPECS[spec])
+@pytest.mark.parametrize("spec", SPECS)
+@pytest.mark.parametrize("optimiser", ["adam", "centred-rmsprop"])
+def test_acting_by_hand_gives_the_networks_values(agent: str, spec: str, optimiser: str) -> None:
+    made = make(agent, SPECS[spec], f"optimiser.kind={optimiser}")
     made.prepare(1)
     observation = torch.from_numpy(make_batch(SPECS[spec], 0, 1).x)
-    with torch.no_grad():
-        by_hand = made._values(1)
-        assert by_hand is not made.acting
-        assert torch.allclose(by_hand(observation), made.acting(observation), atol=1e-5)
+    for seed in range(3):  # before an update, and after some
+        with torch.no_grad():
+            by_hand = made._values(1)
+            assert by_hand is not made.acting
+            torso = made.acting.torso
+            features = torso.layers(torso.prepared(observation)).flatten(1)
+            assert torch.allclose(by_hand(observation), made.acting.head(features), atol=1e-5)
+        made.learn(make_batch(SPECS[spec], seed))
     made.acting.head.register_forward_hook(lambda *_: None)
     assert made._values(1) is made.acting  # whoever hooks in sees every pass

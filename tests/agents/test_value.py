@@ -623,16 +623,17 @@ def check_continuation(agent: str, settings: tuple[str, ...], envs: int) -> None
     assert going_on.state() == restored.state()
 
 
+@pytest.mark.parametrize("spec", [PLANES, SCREEN], ids=lambda spec: spec.name)
 @pytest.mark.parametrize("optimiser", ["adam", "centred-rmsprop"])
 def test_an_agent_restored_from_a_file_continues_bit_for_bit_with_convolutions(
-    optimiser: str,
+    optimiser: str, spec: EnvironmentSpec
 ) -> None:
     """Their weights are laid out channels-last; tensors from a file are not."""
-    generator = np.random.default_rng(0)
-    x, y = (generator.integers(2, size=(32, 1, 4, 10, 10), dtype=np.uint8) for _ in range(2))
+    generator, shape = np.random.default_rng(0), (32, spec.stack, *spec.frame_shape)
+    x, y = (generator.integers(2, size=shape, dtype=np.uint8) for _ in range(2))
     batch = make_batch(x=x, y=y)
     going_on, restored = (
-        make("noisynet-dqn", f"optimiser.kind={optimiser}", spec=PLANES) for _ in range(2)
+        make("noisynet-dqn", f"optimiser.kind={optimiser}", spec=spec) for _ in range(2)
     )
     for _ in range(5):
         going_on.learn(batch)

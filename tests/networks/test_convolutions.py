@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from noisynet.networks import NetworkShape, Torso, TorsoKind, ValueNetwork, ValuePass
+from noisynet.networks.convolutions import Convolutions
 
 # Batches and sizes that leave tiles half empty, and channels that are no power of two.
 CASES: list[tuple[TorsoKind, tuple[int, ...], int]] = [
@@ -105,3 +106,26 @@ def test_a_pass_sees_weights_that_have_changed_since_the_last_one() -> None:
         for change in changes:
             change()
             assert torch.allclose(by_hand(seen), network(seen), rtol=1e-5, atol=1e-6)
+
+
+def test_whoever_hooks_into_a_convolution_or_replaces_it_is_not_passed_by() -> None:
+    torso, seen = Torso("nature", (4, 36, 36), 1.0), observations((4, 36, 36), 1)
+    called = []
+    handle = torso.layers[2].register_forward_hook(lambda *_: called.append(True))
+    with torch.no_grad():
+        torso(seen)
+        handle.remove()
+        assert called == [True]
+        torso.layers[0] = torch.nn.Conv2d(4, 32, 8, stride=4)
+        assert torch.equal(torso(seen), torso.layers(torso.prepared(seen)))
+
+
+def test_layers_that_tiles_would_get_wrong_are_refused() -> None:
+    for layer in (
+        torch.nn.Conv2d(4, 20, 3),
+        torch.nn.Conv2d(4, 16, 3, padding=1),
+        torch.nn.Conv2d(4, 16, (3, 2)),
+        torch.nn.Conv2d(4, 16, 3, bias=False),
+    ):
+        with pytest.raises(ValueError, match="multiple of 16 filters, got Conv2d"):
+            Convolutions([layer], 1.0)
