@@ -78,7 +78,7 @@ class Life:
     def newest_row(self) -> int:
         """The furthest that any life has come."""
         path = self.run / "replay" / "serials.bin"
-        return int(np.fromfile(path, np.uint32).max()) if path.exists() else 0
+        return int(np.fromfile(path, np.uint32).max(initial=0)) if path.exists() else 0
 
     def is_beyond(self, row: int) -> bool:
         return self.newest_row() > row
@@ -206,7 +206,7 @@ def test_a_signal_while_stepping_checkpoints_and_the_run_continues(
     command, run = bench.command("deep_sea", tmp_path), tmp_path / "run"
     process = bench.popen(command)
     serials = run / "replay" / "serials.bin"
-    while not (serials.exists() and np.fromfile(serials, np.uint32).max() > 30):
+    while not (serials.exists() and np.fromfile(serials, np.uint32).max(initial=0) > 30):
         assert process.poll() is None
         time.sleep(0.001)
     process.send_signal(number)
