@@ -109,7 +109,8 @@ class Convolutions:
 
     def backward(self, seen: Convolved, gradient: Tensor, which: slice) -> Sums:
         """The weights' and biases' gradients for some of the images, given their features'."""
-        filters = tuple(_packed_by_inputs(_filters(layer)) for layer in self.layers)
+        # Sixteen inputs side by side: each [patch / 16, filters, 16].
+        filters = tuple(_packed(_filters(layer).T) for layer in self.layers)
         outputs = tuple(output[which] for output in seen.outputs)
         sums = tuple(_no_products(output, side, x) for output, side, x in self._ways(seen))
         biases = tuple(np.zeros(output.shape[3], output.dtype) for output in outputs)
@@ -167,18 +168,6 @@ def _packed(weight: Any) -> Any:
         for i in range(inputs):
             for c in range(COLUMNS):
                 packed[block, i, c] = weight[block * COLUMNS + c, i]
-    return packed
-
-
-@compiled
-def _packed_by_inputs(weight: Any) -> Any:
-    """[q, p] as [p / 16, q, 16]: sixteen inputs side by side."""
-    outputs, inputs = weight.shape
-    packed = np.empty((inputs // COLUMNS, outputs, COLUMNS), weight.dtype)
-    for block in range(inputs // COLUMNS):
-        for o in range(outputs):
-            for c in range(COLUMNS):
-                packed[block, o, c] = weight[o, block * COLUMNS + c]
     return packed
 
 
