@@ -5,13 +5,9 @@ Names carry time, as in rlax: `_tm1` is the state x in which an action was taken
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
-
 import torch
 import torch.nn.functional as F
 from torch import Tensor
-
-from noisynet.compiled import compiled
 
 # --- DQN and Dueling -----------------------------------------------------------------------------
 
@@ -70,95 +66,12 @@ def mean_over_batch(loss: Tensor, weight: Tensor) -> Tensor:
     return torch.mean(loss * weight)
 
 
-class ValueLoss(NamedTuple):
-    """What `value_loss` gives.
-
-    Attributes:
-        loss: the mean loss of the batch.
-        error: target − Q(x, a) [B].
-        target: [B].
-        gradient: of the loss, at q_tm1 [B, A].
-    """
-
-    loss: float
-    error: Tensor
-    target: Tensor
-    gradient: Tensor
-
-
-def value_loss(
-    q_tm1: Tensor,
-    action_tm1: Tensor,
-    reward_t: Tensor,
-    discount_t: Tensor,
-    q_t: Tensor,
-    q_t_selector: Tensor | None,
-    weight: Tensor,
-    threshold: float,
-) -> ValueLoss:
-    """All of the above and the gradient, in one compiled call on a CPU.
-
-    Called one by one, these operations on [B] numbers cost more than a small network's passes.
-
-    Args:
-        q_tm1: the online network's values at x [B, A].
-        action_tm1: what was done [B].
-        reward_t: [B].
-        discount_t: [B].
-        q_t: the target network's values at y [B, A].
-        q_t_selector: the online network's, for double Q-learning.
-        weight: importance weights [B].
-        threshold: Huber's; infinite for the squared loss.
-    """
-    gradient, error, target = torch.empty_like(q_tm1), *q_t.new_empty(2, len(q_t))
-    selector = q_t if q_t_selector is None else q_t_selector
-    columns = q_tm1, action_tm1, reward_t, discount_t, q_t, selector, weight
-    tensors = *columns, error, target, gradient
-    loss = _value_loss(threshold, *[tensor.detach().numpy() for tensor in tensors])
-    return ValueLoss(loss, error, target, gradient)
-
-
-@compiled
-def _value_loss(
-    limit: float,
-    q_tm1: Any,
-    action_tm1: Any,
-    reward_t: Any,
-    discount_t: Any,
-    q_t: Any,
-    selector: Any,
-    weight: Any,
-    error: Any,
-    target: Any,
-    gradient: Any,
-) -> float:
-    batch, actions = q_tm1.shape
-    number = error.dtype.type  # what is too large for the networks is to be so here
-    threshold, total = number(limit), number(0)
-    for b in range(batch):
-        best = 0
-        for a in range(1, actions):
-            value = selector[b, a]
-            if value > selector[b, best] or value != value:  # what is not a number stays seen
-                best = a
-        target[b] = reward_t[b] + discount_t[b] * q_t[b, best]  # Eqs. 2 and 14; 5 and 16
-        error[b] = target[b] - q_tm1[b, action_tm1[b]]
-        size = abs(error[b])
-        quadratic = size if size < threshold or size != size else threshold
-        total += weight[b] * quadratic * (size - number(0.5) * quadratic)
-        slope = max(-threshold, min(threshold, error[b]))
-        gradient[b] = 0
-        gradient[b, action_tm1[b]] = -slope * weight[b] / batch  # the loss is of target − Q
-    mean: float = total / batch
-    return mean
-
-
 # --- A3C -----------------------------------------------------------------------------------------
 
 
-def log_policy(preference: Tensor) -> Tensor:
-    """log π(·|x) for the policy head's outputs, before the softmax [..., A]."""
-    return F.log_softmax(preference, dim=-1)
+def log_policy(logits: Tensor) -> Tensor:
+    """log π(·|x) [..., A] of the policy head's outputs."""
+    return F.log_softmax(logits, dim=-1)
 
 
 def policy_gradient(log_pi: Tensor, action: Tensor, advantage: Tensor) -> Tensor:
@@ -166,8 +79,8 @@ def policy_gradient(log_pi: Tensor, action: Tensor, advantage: Tensor) -> Tensor
 
     Args:
         log_pi: log π(·|x) [..., A].
-        action: what was done [...].
-        advantage: Q̂ − V(x), through which nothing is learnt here [...].
+        action: [...].
+        advantage: Q̂ − V(x), treated as a constant [...].
 
     Returns:
         [...].

@@ -9,29 +9,28 @@ from torch import Tensor
 def n_step_returns(
     reward: Tensor,
     discount: Tensor,
-    last_value: Tensor,
-    cut: Tensor | None = None,
-    cut_value: Tensor | None = None,
+    bootstrap: Tensor,
+    truncated: Tensor | None = None,
+    truncated_value: Tensor | None = None,
 ) -> Tensor:
     """Q̂_i = Σ_j γ^(j−i) r_(t+j) + γ^(k−i) V(x_(t+k)), backwards (Eqs. 17, 25; Algorithm 2).
 
     Args:
         reward: r after each of T steps of N environments [T, N].
-        discount: γ, but 0 where the step ended the game or a life: nothing is expected after it
-            [T, N].
-        last_value: V of the state after the last step [N].
-        cut: where a time limit ended the episode after a step, so that the next step is another
-            episode's [T, N]; None: nowhere.
-        cut_value: V of the state after each step, read where `cut` is true [T, N].
+        discount: γ, but 0 where the step ended the game or a life [T, N].
+        bootstrap: V of the state after the last step [N].
+        truncated: where a time limit ended the episode, so that the next step belongs to another
+            one [T, N]; None: nowhere.
+        truncated_value: V of the state after each step, used where `truncated` [T, N].
 
     Returns:
         [T, N].
     """
-    returns, following = [], last_value
+    returns, value = [], bootstrap
     for t in reversed(range(len(reward))):
-        if cut is not None:
-            assert cut_value is not None, "what was cut needs the values to go on with"
-            following = torch.where(cut[t], cut_value[t], following)
-        following = reward[t] + discount[t] * following  # Q ← r_i + γQ
-        returns.append(following)
+        if truncated is not None:
+            assert truncated_value is not None, "truncated steps need their values"
+            value = torch.where(truncated[t], truncated_value[t], value)
+        value = reward[t] + discount[t] * value  # Q ← r_i + γQ
+        returns.append(value)
     return torch.stack(returns[::-1])

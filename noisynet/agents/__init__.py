@@ -2,26 +2,32 @@
 
 from noisynet.agents.actor_critic import ActorCriticAgent
 from noisynet.agents.audit import audit_agent
+from noisynet.agents.compute import Compute, resolve_compute, shared_rmsprop_for
 from noisynet.agents.make import Agent, make_agent
-from noisynet.agents.pairing import Learner
-from noisynet.agents.policy import ActorCriticPolicy
+from noisynet.agents.policy import ActorCriticPolicy, EvaluationPolicy, ValuePolicy
 from noisynet.agents.rollout import Rollout, RolloutLearnt
 from noisynet.agents.streams import numpy_stream, torch_stream
-from noisynet.agents.value import EvaluationPolicy, Learnt, NonFiniteLoss, ValueAgent
+from noisynet.agents.update import Learnt, NonFiniteLoss, Update
+from noisynet.agents.value import PlainUpdate, ValueAgent
 
 __all__ = [
     "ActorCriticAgent",
     "ActorCriticPolicy",
     "Agent",
+    "Compute",
     "EvaluationPolicy",
-    "Learner",
     "Learnt",
     "NonFiniteLoss",
+    "PlainUpdate",
     "Rollout",
     "RolloutLearnt",
+    "Update",
     "ValueAgent",
+    "ValuePolicy",
     "audit_agent",
     "make_agent",
     "numpy_stream",
+    "resolve_compute",
+    "shared_rmsprop_for",
     "torch_stream",
 ]

@@ -1,7 +1,7 @@
 """A3C, plain and NoisyNet, feed-forward and recurrent: one actor-learner (Algorithm 2).
 
-It acts through a roll-out and turns the roll-out into a gradient. Where the gradient goes, to
-weights that many such actor-learners share, is the loop's affair.
+It acts through a roll-out and computes the gradient of its loss. The loop applies the gradient to
+weights that many such actor-learners share.
 """
 
 from __future__ import annotations
@@ -15,39 +15,40 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from noisynet import config, losses
+from noisynet.agents.compute import resolve_compute, use_kernels
 from noisynet.agents.exploration import sampled_actions
 from noisynet.agents.policy import ActorCriticPolicy
 from noisynet.agents.rollout import Rollout, RolloutLearnt
 from noisynet.agents.streams import numpy_stream, torch_stream
 from noisynet.agents.value import ObservationSpec
-from noisynet.layers import build_weights, forget_weights, resample_noise
+from noisynet.layers import cache_weights, drop_cached_weights, resample_noise
 from noisynet.networks import (
     ActorCriticNetwork,
     ActorCriticNetworkShape,
-    State,
-    fitting_torso,
+    LSTMState,
     flatten_parameters,
+    resolve_torso,
     views_of,
 )
 from noisynet.returns import n_step_returns
 
 
 class ActorCriticAgent:
-    """One worker: acts with one noise sample for each roll-out, and gives the roll-out's gradient.
+    """One worker: acts with one noise sample per roll-out and computes the roll-out's gradient.
 
     Args:
         settings: the run's configuration.
-        spec: the environment's.
-        device: where the network lives.
-        worker: which of the run's workers it is; each has streams of its own, while the initial
-            weights are the same for all.
-        incarnation: how often this worker was started anew after its death; likewise.
+        spec: the environment's specification.
+        device: device of the network.
+        worker: which of the run's workers it is; each has random streams of its own, while the
+            initial weights are the same for all.
+        incarnation: how often this worker was restarted after a death; each has its own streams.
         num_envs: how many environments it plays at once, None for the configured number.
 
     Attributes:
-        parameters: every trainable parameter as one vector, of which those of `online` are views:
-            what is copied into it is what acts and learns.
-        gradient: of the last roll-out, likewise; `learn` leaves it here.
+        compute: `"kernels"` or `"torch"`.
+        parameters: every trainable parameter as one vector, of which those of `online` are views.
+        gradient: of the last roll-out, in the layout of `parameters`; `learn` writes it.
     """
 
     def __init__(
@@ -64,7 +65,10 @@ class ActorCriticAgent:
         self.num_envs = settings.envs_per_worker if num_envs is None else num_envs
         exploration = settings.exploration
         self.noisy = exploration if isinstance(exploration, config.NoisyRollouts) else None
+        self.compute = resolve_compute(settings.compute, self.device)
         self.online = _network(settings, spec).to(self.device)
+        if self.compute == "kernels":
+            use_kernels(self.online)
         self.parameters = flatten_parameters(self.online)
         self.gradient = torch.zeros_like(self.parameters)
         self._trained = [p for p in self.online.parameters() if p.requires_grad]
@@ -74,32 +78,31 @@ class ActorCriticAgent:
         self.explore = numpy_stream(settings.seed, f"explore {role}")
         self._before_draw = self.streams["rollout"].get_state()  # of the sample that is held
         self._drawn = False  # whether a roll-out's noise is held
-        self._built = False  # whether the weights of the roll-out are built
-        self._memory: State | None = None  # of the LSTM
-        self._memory_at_begin: State | None = None  # of the roll-out
+        self._cached = False  # whether the weights of the roll-out are cached
+        self._lstm_state: LSTMState | None = None
+        self._lstm_state_at_begin: LSTMState | None = None  # of the roll-out
         if settings.recurrent:
             shape = (self.num_envs, settings.network.cells)
             blank = (torch.zeros(shape, device=device), torch.zeros(shape, device=device))
-            self._memory = self._memory_at_begin = blank
+            self._lstm_state = self._lstm_state_at_begin = blank
 
     # --- act -------------------------------------------------------------------------------------
 
     def begin_rollout(self) -> None:
-        """Choose the noise ξ that is held until the next roll-out begins (Algorithm 2).
+        """Draw the noise ξ that is held until the next roll-out begins (Algorithm 2).
 
-        Each of several environments has a sample of its own. Weights are to be brought up to date
-        before.
+        Each of several environments has a sample of its own. Update the weights before.
         """
-        self._built = False  # the weights may be others now
+        self._cached = False  # the weights may have changed
         if self.noisy:
             self._before_draw = self.streams["rollout"].get_state()
             self._draw()
-        self._memory_at_begin = self._memory
+        self._lstm_state_at_begin = self._lstm_state
 
     def _draw(self) -> None:
         rows = self.num_envs if self.num_envs > 1 else None
         resample_noise(self.online, self.streams["rollout"], rows)  # ξ ~ ε
-        self._drawn, self._built = True, False
+        self._drawn, self._cached = True, False
 
     def act(
         self, observation: NDArray[Any], begins: NDArray[np.bool_] | None = None
@@ -107,41 +110,41 @@ class ActorCriticAgent:
         """Sample actions [N] from π(·|x; ζ, ξ) for observations [N, stack, *frame].
 
         Args:
-            observation: what to act on.
-            begins: where an episode begins with it, so that nothing is remembered [N].
+            observation: the observations.
+            begins: where an episode begins, so that the LSTM starts from zeros [N].
         """
-        self._build_weights()
-        if self._memory is not None and begins is not None and begins.any():
-            self._memory = _blanked(self._memory, self.to_device(begins))
+        self._cache_weights()
+        if self._lstm_state is not None and begins is not None and begins.any():
+            self._lstm_state = _reset(self._lstm_state, self.to_device(begins))
         with torch.no_grad():
-            preference, _, self._memory = self.online(self.to_device(observation), self._memory)
-        return sampled_actions(preference.cpu().numpy(), self.explore)
+            logits, _, self._lstm_state = self.online(self.to_device(observation), self._lstm_state)
+        return sampled_actions(logits.cpu().numpy(), self.explore)
 
-    def _build_weights(self) -> None:
-        """Build μ + σ⊙ξ, once for a roll-out."""
-        if self.noisy and not self._built:
-            build_weights(self.online)
-            self._built = True
+    def _cache_weights(self) -> None:
+        """Compute μ + σ⊙ξ once for a roll-out."""
+        if self.noisy and not self._cached:
+            cache_weights(self.online)
+            self._cached = True
 
     # --- learn -----------------------------------------------------------------------------------
 
     def learn(self, rollout: Rollout) -> RolloutLearnt:
-        """Leave the gradient of a roll-out's loss in `gradient`; no weight changes.
+        """Compute the gradient of a roll-out's loss into `gradient`; no weight changes.
 
-        Acting's ξ is used for everything: log-probabilities, values and the bootstrap (Eqs. 26 and
-        27). The loss is summed over steps and averaged over environments.
+        The ξ of the actions is used for log-probabilities, values and the bootstrap value, too
+        (Eqs. 26, 27). The loss is summed over steps and averaged over environments.
         """
-        self._build_weights()
+        self._cache_weights()
         steps = len(rollout.action)
         action, reward = self.to_device(rollout.action), self.to_device(rollout.reward)
-        # The state to bootstrap from is one row more, which costs less than a pass of its own.
+        # The bootstrap state is one more row of the batch, cheaper than a pass of its own.
         passed = steps + 1 if self.num_envs == 1 else steps
         features = self.online.features(self.to_device(rollout.observation[:passed]))
-        features, memories = self._unrolled(features, rollout.begins)
-        preference, value = self.online.heads(features)  # [T or T + 1, N, A], the same without A
-        last_value = value[steps] if passed > steps else self._last_value(rollout, memories[-1])
-        returns = self._returns(rollout, reward, last_value, memories)
-        log_pi = losses.log_policy(preference[:steps])
+        features, states = self._unrolled(features, rollout.begins)
+        logits, value = self.online.heads(features)  # [T or T + 1, N, A], the same without A
+        bootstrap = value[steps] if passed > steps else self._bootstrap(rollout, states[-1])
+        returns = self._returns(rollout, reward, bootstrap, states)
+        log_pi = losses.log_policy(logits[:steps])
         advantage = returns - value[:steps]  # Q̂ − V
         learning = self.config.learning
         policy_loss = losses.over_rollout(losses.policy_gradient(log_pi, action, advantage))
@@ -151,64 +154,64 @@ class ActorCriticAgent:
         if isinstance(self.config.exploration, config.EntropyBonus):
             loss = loss - self.config.exploration.beta * entropy
         gradients = torch.autograd.grad(loss, self._trained)
-        for place, gradient in zip(self._gradients, gradients, strict=True):
-            place.copy_(gradient)
-        self._forget_weights()  # they are about to change
+        for view, gradient in zip(self._gradients, gradients, strict=True):
+            view.copy_(gradient)
+        self._drop_cached_weights()  # the parameters are about to change
         norm = self._clip()
-        parts = [float(part.detach()) for part in (loss, policy_loss, value_loss, entropy)]
-        finite = math.isfinite(norm) and math.isfinite(parts[0])
-        if not finite and self._memory is not None:
-            self._memory = _mended(self._memory)
+        terms = [float(term.detach()) for term in (loss, policy_loss, value_loss, entropy)]
+        finite = math.isfinite(norm) and math.isfinite(terms[0])
+        if not finite and self._lstm_state is not None:
+            self._lstm_state = _finite(self._lstm_state)
         return RolloutLearnt(
-            loss=parts[0],
-            policy_loss=parts[1],
-            value_loss=parts[2],
-            entropy=parts[3] / steps,
+            loss=terms[0],
+            policy_loss=terms[1],
+            value_loss=terms[2],
+            entropy=terms[3] / steps,
             gradient_norm=norm,
             finite=finite,
         )
 
     def _unrolled(
         self, features: Tensor, begins: NDArray[np.bool_]
-    ) -> tuple[Tensor, list[State | None]]:
+    ) -> tuple[Tensor, list[LSTMState | None]]:
         """Through the LSTM, if there is one: outputs [T, N, F], and its state after each step."""
-        memory = self._memory_at_begin
-        if memory is None:
+        state = self._lstm_state_at_begin
+        if state is None:
             return features, [None] * len(features)
-        outputs, memories = [], []
+        outputs, states = [], []
         for t, of_step in enumerate(features):
             if begins[t].any():
-                memory = _blanked(memory, self.to_device(begins[t]))
-            output, memory = self.online.remember(of_step, memory)
-            assert memory is not None
+                state = _reset(state, self.to_device(begins[t]))
+            output, state = self.online.step_lstm(of_step, state)
+            assert state is not None
             outputs.append(output)
-            memories.append(memory)
-        return torch.stack(outputs), list(memories)
+            states.append(state)
+        return torch.stack(outputs), list(states)
 
     @torch.no_grad()
-    def _last_value(self, rollout: Rollout, memory: State | None) -> Tensor:
+    def _bootstrap(self, rollout: Rollout, state: LSTMState | None) -> Tensor:
         """V [N] of the states after the last step, with the noise of the roll-out."""
-        if memory is not None and rollout.begins[-1].any():
-            memory = _blanked(memory, self.to_device(rollout.begins[-1]))
+        if state is not None and rollout.begins[-1].any():
+            state = _reset(state, self.to_device(rollout.begins[-1]))
         value: Tensor
-        _, value, _ = self.online(self.to_device(rollout.observation[-1]), memory)
+        _, value, _ = self.online(self.to_device(rollout.observation[-1]), state)
         return value
 
     @torch.no_grad()
     def _returns(
-        self, rollout: Rollout, reward: Tensor, last_value: Tensor, memories: list[State | None]
+        self, rollout: Rollout, reward: Tensor, bootstrap: Tensor, states: list[LSTMState | None]
     ) -> Tensor:
-        """Q̂ [T, N], bootstrapped with the noise and the memory of the roll-out."""
+        """Q̂ [T, N], bootstrapped with the noise and the LSTM states of the roll-out."""
         discount = self.to_device(rollout.discount)
         if not rollout.final:
-            return n_step_returns(reward, discount, last_value)
-        cut, cut_value = self.to_device(rollout.cut), torch.zeros_like(reward)
+            return n_step_returns(reward, discount, bootstrap)
+        truncated, truncated_value = self.to_device(rollout.cut), torch.zeros_like(reward)
         for t, observation in rollout.final.items():
-            _, cut_value[t], _ = self.online(self.to_device(observation), memories[t])
-        return n_step_returns(reward, discount, last_value, cut, cut_value)
+            _, truncated_value[t], _ = self.online(self.to_device(observation), states[t])
+        return n_step_returns(reward, discount, bootstrap, truncated, truncated_value)
 
     def _clip(self) -> float:
-        """The norm of the gradient, which is then no longer than it may be."""
+        """Clip the gradient to the longest norm allowed; return its norm before."""
         norm = float(torch.linalg.vector_norm(self.gradient))
         longest = self.config.learning.max_gradient_norm
         if longest is not None and norm > longest:
@@ -216,39 +219,39 @@ class ActorCriticAgent:
         return norm
 
     def evaluation_policy(self, noise: Literal["on", "off"], role: str) -> ActorCriticPolicy:
-        """Who plays an evaluation with the latest weights; `role` names its random streams."""
+        """A policy that plays an evaluation with the latest weights; `role` names its streams."""
         return ActorCriticPolicy(self, noise, role)
 
     # --- state -----------------------------------------------------------------------------------
 
     def to_device(self, array: NDArray[Any]) -> Tensor:
-        """The array as a tensor where the network is."""
+        """The array as a tensor on the network's device."""
         tensor = torch.from_numpy(array)
         return tensor if self.device.type == "cpu" else tensor.to(self.device)
 
-    def _forget_weights(self) -> None:
+    def _drop_cached_weights(self) -> None:
         if self.noisy:
-            forget_weights(self.online)
-        self._built = False
+            drop_cached_weights(self.online)
+        self._cached = False
 
     def weights(self) -> dict[str, Tensor]:
-        """The weights by name, as `load_weights` takes them."""
+        """The weights by name, as `load_weights` expects them."""
         return {f"online.{name}": value for name, value in self.online.state_dict().items()}
 
     def load_weights(self, tensors: dict[str, Tensor], prefix: str = "") -> None:
-        """Take weights; the names begin with `prefix`."""
+        """Load weights; the names begin with `prefix`."""
         prefix = f"{prefix}online."
         self.online.load_state_dict(
             {k.removeprefix(prefix): v for k, v in tensors.items() if k.startswith(prefix)}
         )
-        self._forget_weights()
+        self._drop_cached_weights()
 
     def tensors(self) -> dict[str, Tensor]:
-        """Every tensor that the next step depends on, but for the weights, which are shared."""
-        named = {"stream.rollout": self._before_draw}  # what was drawn can be drawn again
-        for name, memory in (("now", self._memory), ("begin", self._memory_at_begin)):
-            if memory is not None:
-                named |= {f"memory.{name}.hidden": memory[0], f"memory.{name}.cell": memory[1]}
+        """Every tensor that the next step depends on, except the weights, which are shared."""
+        named = {"stream.rollout": self._before_draw}  # the held sample is redrawn from it
+        for name, state in (("now", self._lstm_state), ("begin", self._lstm_state_at_begin)):
+            if state is not None:
+                named |= {f"lstm.{name}.hidden": state[0], f"lstm.{name}.cell": state[1]}
         return named
 
     def state(self) -> dict[str, Any]:
@@ -256,17 +259,17 @@ class ActorCriticAgent:
         return {"drawn": self._drawn, "explore": self.explore.bit_generator.state}
 
     def restore(self, tensors: dict[str, Tensor], state: dict[str, Any]) -> None:
-        """Take back what `tensors` and `state` gave, in the midst of a roll-out too."""
+        """Restore what `tensors` and `state` returned, within a roll-out too."""
         self._before_draw = tensors["stream.rollout"]
         self.streams["rollout"].set_state(self._before_draw)
         self._drawn = False
         if state["drawn"]:
             self._draw()
-        if self._memory is not None:
-            self._memory, self._memory_at_begin = (
+        if self._lstm_state is not None:
+            self._lstm_state, self._lstm_state_at_begin = (
                 (
-                    tensors[f"memory.{name}.hidden"].to(self.device),
-                    tensors[f"memory.{name}.cell"].to(self.device),
+                    tensors[f"lstm.{name}.hidden"].to(self.device),
+                    tensors[f"lstm.{name}.cell"].to(self.device),
                 )
                 for name in ("now", "begin")
             )
@@ -287,12 +290,9 @@ def _network_shape(
 ) -> ActorCriticNetworkShape:
     exploration, network = settings.exploration, settings.network
     noisy = exploration if isinstance(exploration, config.NoisyRollouts) else None
-    torso = network.torso
-    if torso == "auto":
-        torso = fitting_torso(spec.frame_shape, "a3c")
     assert network.hidden is not None, "the configuration has filled it in"
     return ActorCriticNetworkShape(
-        torso=torso,
+        convolutions=resolve_torso(network.torso, spec.frame_shape),
         hidden=network.hidden,
         cells=network.cells if settings.recurrent else None,
         noise=noisy.noise if noisy else None,
@@ -300,18 +300,17 @@ def _network_shape(
         noisy_lstm=settings.noisy_lstm,
         sigma0=noisy.sigma0 if noisy else None,
         learn_sigma=noisy.learn_sigma if noisy else True,
-        # Planes of 0 and 1 are bytes too, but not grey levels.
-        scale=1 / 255 if spec.frame_dtype == "uint8" and spec.frame_shape[-1] >= 36 else 1.0,
+        scale=spec.pixel_scale,
     )
 
 
-def _mended(memory: State) -> State:
-    """Nothing remembered where what is remembered is of no use: one bad observation is enough."""
-    useless = ~(memory[0] + memory[1]).isfinite().all(dim=1)
-    return _blanked(memory, useless)
+def _finite(state: LSTMState) -> LSTMState:
+    """Zero the state of environments where it is not finite: one bad observation suffices."""
+    bad = ~(state[0] + state[1]).isfinite().all(dim=1)
+    return _reset(state, bad)
 
 
-def _blanked(memory: State, begins: Tensor) -> State:
-    """Nothing remembered where an episode begins [N]."""
-    hidden, cell = memory
-    return hidden.masked_fill(begins[:, None], 0), cell.masked_fill(begins[:, None], 0)
+def _reset(state: LSTMState, where: Tensor) -> LSTMState:
+    """Zero the state of these environments [N]."""
+    hidden, cell = state
+    return hidden.masked_fill(where[:, None], 0), cell.masked_fill(where[:, None], 0)

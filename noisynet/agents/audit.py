@@ -12,7 +12,7 @@ from noisynet.agents.actor_critic import ActorCriticAgent
 from noisynet.agents.rollout import Rollout
 from noisynet.agents.value import ObservationSpec, ValueAgent
 from noisynet.layers import Check, Contract, NoiseReport, check_noise
-from noisynet.optimisers import shared_rmsprop_step
+from noisynet.optimisers import shared_rmsprop_
 from noisynet.replay import TransitionBatch
 
 _SIDE_BY_SIDE: Final = 3
@@ -82,7 +82,7 @@ def _audit_rollouts(agent: ActorCriticAgent, updates: int) -> NoiseReport:
         agent.learn(made_up.rollout(observations, actions, agent.config.learning.discount))
         optimiser = agent.config.optimiser
         rates = optimiser.learning_rate, optimiser.decay, optimiser.epsilon
-        shared_rmsprop_step(agent.parameters, square, agent.gradient, *rates)
+        shared_rmsprop_(agent.parameters, agent.gradient, square, *rates)
         observations.clear()
         actions.clear()
 

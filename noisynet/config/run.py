@@ -54,6 +54,7 @@ class RunConfig(Part):
     """Frames after which an episode is truncated; None: the environment's own limit."""
     checkpoint_period_frames: Count = 32_000
     log_period_steps: Count = 1_000
+    compute: Literal["auto", "torch", "compile"] = "auto"
 
     @field_validator("environment")
     @classmethod

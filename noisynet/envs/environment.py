@@ -40,6 +40,11 @@ class EnvironmentSpec:
     frames_per_step: int
     """How many emulator frames one agent step takes."""
 
+    @property
+    def pixel_scale(self) -> float:
+        """TEMP."""
+        return 1 / 255 if self.frame_dtype == "uint8" and self.frame_shape[-1] >= 36 else 1.0
+
 
 class Step(NamedTuple):
     """What one action of each of the N environments led to."""

@@ -1,10 +1,11 @@
 """The noisy layers of "Noisy Networks for Exploration", and the audit of their noise."""
 
+from noisynet.layers.arguments import DEFAULT_SIGMA0, Noise
 from noisynet.layers.audit import NoiseReport, check_noise
 from noisynet.layers.checks import Check, Contract
 from noisynet.layers.control import (
-    build_weights,
-    forget_weights,
+    cache_weights,
+    drop_cached_weights,
     held_noise,
     hold_noise,
     noise_off,
@@ -13,7 +14,7 @@ from noisynet.layers.control import (
     sigma_summary,
 )
 from noisynet.layers.convert import make_noisy
-from noisynet.layers.linear import DEFAULT_SIGMA0, Noise, NoisyLinear, scale_noise
+from noisynet.layers.linear import NoisyLinear, Perturb, perturbed_weight, scale_noise
 from noisynet.layers.lstm import NoisyLSTMCell
 from noisynet.layers.record import NoiseEvent, NoiseLog, NoiseSample, record_noise
 
@@ -28,14 +29,16 @@ __all__ = [
     "NoiseSample",
     "NoisyLSTMCell",
     "NoisyLinear",
-    "build_weights",
+    "Perturb",
+    "cache_weights",
     "check_noise",
-    "forget_weights",
+    "drop_cached_weights",
     "held_noise",
     "hold_noise",
     "make_noisy",
     "noise_off",
     "noisy_layers",
+    "perturbed_weight",
     "record_noise",
     "resample_noise",
     "scale_noise",

@@ -13,8 +13,8 @@ import torch
 from torch import Tensor, nn
 
 from noisynet.layers import checks
+from noisynet.layers.arguments import Noise, check_noise_name, check_size
 from noisynet.layers.checks import ACTIONS_PER_UPDATE, Check, Contract
-from noisynet.layers.linear import Noise, check_noise_name, check_size
 from noisynet.layers.record import NoiseLog, NoisyView, find_noisy_layers, record_noise
 
 

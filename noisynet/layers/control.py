@@ -1,4 +1,4 @@
-"""What is done to every noisy layer of a network at once."""
+"""Functions that apply to every noisy layer of a network."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor, nn
 
-from noisynet.layers.linear import NoisyLinear
+from noisynet.layers.linear import NoisyLinear, draw_normals
 
 
 def noisy_layers(module: nn.Module) -> dict[str, NoisyLinear]:
@@ -19,38 +19,45 @@ def noisy_layers(module: nn.Module) -> dict[str, NoisyLinear]:
 def resample_noise(
     module: nn.Module, generator: torch.Generator | None = None, rows: int | None = None
 ) -> None:
-    """Redraw ε in every noisy layer of `module`, each its own draw.
+    """Draw a new ε for every noisy layer of `module`, each its own sample.
 
     Args:
         module: a network with at least one noisy layer.
-        generator: what to draw from, on the module's device; torch's global one if not given.
+        generator: a generator on the module's device; torch's global one if not given.
         rows: give each of this many rows of a batch its own sample; None: one shared sample.
     """
-    for layer in _present_layers(module, "resample_noise").values():
-        layer.resample_noise(generator, rows)
+    layers = _present_layers(module, "resample_noise").values()
+    groups: dict[tuple[torch.device, torch.dtype], list[NoisyLinear]] = {}
+    for layer in layers:
+        groups.setdefault((layer.weight_mu.device, layer.weight_mu.dtype), []).append(layer)
+    for group in groups.values():  # one call for all of them: a call costs more than small layers
+        sizes = [layer.noise_size for layer in group]
+        normals = draw_normals(group[0].weight_mu, sum(sizes), generator, rows)
+        for layer, of_layer in zip(group, normals.split(sizes, dim=-1), strict=True):
+            layer.use_normals(of_layer)
 
 
-def build_weights(module: nn.Module) -> None:
-    """Build the weights in force in every noisy layer once, for all passes until the next draw.
+def cache_weights(module: nn.Module) -> None:
+    """Compute the weights of every noisy layer once, for all passes until the next sample.
 
-    See `NoisyLinear.build_weights`: for roll-outs, over which neither weights nor noise change.
+    See `NoisyLinear.cache_weights`: for roll-outs, over which neither weights nor noise change.
     """
-    for layer in _present_layers(module, "build_weights").values():
-        layer.build_weights()
+    for layer in _present_layers(module, "cache_weights").values():
+        layer.cache_weights()
 
 
-def forget_weights(module: nn.Module) -> None:
-    """Leave what `build_weights` built; the samples stay in force."""
-    for layer in _present_layers(module, "forget_weights").values():
-        layer.forget_weights()
+def drop_cached_weights(module: nn.Module) -> None:
+    """Discard what `cache_weights` computed; the samples stay in force."""
+    for layer in _present_layers(module, "drop_cached_weights").values():
+        layer.drop_cached_weights()
 
 
 @contextmanager
 def noise_off(module: nn.Module) -> Iterator[None]:
-    """Use the mean weights μ inside the `with`; the held sample is back in force after it.
+    """Use the mean weights μ inside the `with` block; the held sample applies again after it.
 
-    The state belongs to the layers: whoever else uses them meanwhile, in another thread too, uses
-    the means. Contexts may overlap in any order.
+    The state belongs to the layers, so other users of the same layers, in other threads too, get
+    mean weights meanwhile. Contexts may overlap in any order.
     """
     layers = list(_present_layers(module, "noise_off").values())
     for layer in layers:
@@ -71,7 +78,7 @@ def sigma_summary(module: nn.Module) -> dict[str, float]:
 
 
 def held_noise(module: nn.Module) -> dict[str, Tensor]:
-    """The samples that the noisy layers of `module` hold, for continuing a run exactly."""
+    """The samples that the noisy layers of `module` hold, for resuming a run exactly."""
     return {
         f"{name}.{buffer}".lstrip("."): value
         for name, layer in noisy_layers(module).items()
@@ -80,7 +87,7 @@ def held_noise(module: nn.Module) -> dict[str, Tensor]:
 
 
 def hold_noise(module: nn.Module, noise: Mapping[str, Tensor]) -> None:
-    """Put back the samples that `held_noise` gave."""
+    """Hold the samples that `held_noise` returned."""
     for name, layer in noisy_layers(module).items():
         prefix = f"{name}.".lstrip(".")
         layer.hold_noise(

@@ -9,7 +9,8 @@ from collections.abc import Callable, Iterable
 import torch
 from torch import Tensor, nn
 
-from noisynet.layers.linear import Noise, NoisyLinear
+from noisynet.layers.arguments import Noise
+from noisynet.layers.linear import NoisyLinear
 from noisynet.layers.lstm import NoisyLSTMCell
 
 Where = Iterable[str] | Callable[[str, nn.Module], bool] | None

@@ -5,7 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from noisynet.layers.linear import Noise, NoisyLinear, check_size
+from noisynet.layers.arguments import Noise, check_size
+from noisynet.layers.linear import NoisyLinear
 
 
 class NoisyLSTMCell(nn.Module):

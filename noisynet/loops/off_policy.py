@@ -83,7 +83,6 @@ class OffPolicyLoop:
         while self.steps < self.total_steps:
             actions = self.agent.act(self.stacks.observation, self.steps)
             self.environment.send(actions)  # the emulator runs while the agent draws and learns
-            self.agent.prepare(self.environment.num_envs)
             learnt = self._learn()
             step = self.environment.recv()
             finished = self._store(actions, step)
@@ -103,8 +102,6 @@ class OffPolicyLoop:
                 learnt.append(self._finish_update())
             if step % learning.sync_target_steps == 0:
                 self.agent.sync_target()
-            if due and learning.draws_ahead:
-                self._begin_update()
         return learnt
 
     def _begin_update(self) -> None:
@@ -116,12 +113,11 @@ class OffPolicyLoop:
             initial = self.config.replay.beta_initial
             beta = initial + (1 - initial) * min(1.0, self.steps / self.total_steps)
             self.pending = self.replay.sample(size, self.stream, beta=beta)
-        self.agent.begin(self.pending)
 
     def _finish_update(self) -> Learnt:
         assert self.pending is not None
         batch, self.pending = self.pending, None
-        learnt = self.agent.finish()
+        learnt = self.agent.learn(batch)
         if isinstance(self.replay, PrioritisedReplay):
             self.replay.update_priorities(batch.index, learnt.td_error)
         return learnt
@@ -216,7 +212,6 @@ class OffPolicyLoop:
         }
         if columns:  # an update was under way
             self.pending = TransitionBatch(**columns)
-            self.agent.begin(self.pending)
 
     def play_again(self) -> None:
         """Bring the environments to where a restored run stands: seeds and actions say where.

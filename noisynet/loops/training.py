@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import torch
 
-from noisynet.agents import Learner, NonFiniteLoss, ValueAgent
+from noisynet.agents import NonFiniteLoss, ValueAgent
 from noisynet.config import Config
 from noisynet.envs import Environment, EnvironmentSpec
 from noisynet.evaluation import make_configured_environment
@@ -96,7 +96,7 @@ def make_training(
     try:
         environment = make_configured_environment(config, config.num_envs)
         try:
-            agent = ValueAgent(config, environment.spec, device, _learner(config, device))
+            agent = ValueAgent(config, environment.spec, device)
             training = Training(config, folder, environment, agent, observers, stop)
             training.resume()
         except BaseException:
@@ -106,17 +106,6 @@ def make_training(
         folder.remove_if_unused()
         raise
     return training
-
-
-def _learner(config: Config, device: torch.device | str) -> Learner | None:
-    """A second thread for updates, where they are large and there are cores to share out."""
-    if torch.device(device).type != "cpu":
-        return None
-    threads = torch.get_num_threads()
-    large = config.environment.startswith("atari/")
-    if not large:  # passing small work on, even within an operation, takes longer than doing it
-        torch.set_num_threads(1)
-    return Learner(threads // 2) if large and threads > 1 else None
 
 
 class Training:

@@ -28,7 +28,7 @@ from noisynet.loops.off_policy import FinishedEpisode
 from noisynet.loops.process import prepare_process
 from noisynet.loops.rollouts import Actor
 from noisynet.loops.shared_state import END, SharedState
-from noisynet.optimisers import annealed, shared_rmsprop_step
+from noisynet.optimisers import annealed, shared_rmsprop_
 
 # Reports wait for one another this long: a message for each roll-out would keep the parent busy.
 _REPORT_SECONDS: Final = 0.2
@@ -118,8 +118,8 @@ class Worker:
             if optimiser.anneal:
                 rate = annealed(rate, self.shared.steps, self.total_steps)
             gradient = self.agent.gradient.to("cpu")
-            shared_rmsprop_step(
-                self.parameters, self.squares, gradient, rate, optimiser.decay, optimiser.epsilon
+            shared_rmsprop_(
+                self.parameters, gradient, self.squares, rate, optimiser.decay, optimiser.epsilon
             )
         self.slot.count(rollout.action.size, dropped=not learnt.finite)
         measures = {
@@ -196,7 +196,7 @@ class Worker:
     def _compile(self) -> None:
         """Have the update compiled while nobody expects a heartbeat."""
         nothing = torch.zeros(1)
-        shared_rmsprop_step(nothing, nothing.clone(), nothing.clone(), 0.0, 0.5, 1.0)
+        shared_rmsprop_(nothing, nothing.clone(), nothing.clone(), 0.0, 0.5, 1.0)
 
 
 def work(job: Job, block: int, channel: Channel, parent: int) -> None:

@@ -1,36 +1,42 @@
-"""Networks: a torso, a head, and the two put together."""
+"""Networks: a torso, a head, and whole networks of both."""
 
 from noisynet.networks.actor_critic import (
     ActorCriticNetwork,
     ActorCriticNetworkShape,
-    State,
+    LSTMState,
 )
-from noisynet.networks.build import NetworkShape, ValueNetwork, noisy_linear, view_with_own_noise
-from noisynet.networks.convolutions import Convolved
-from noisynet.networks.flat import flatten_parameters, views_of
+from noisynet.networks.build import (
+    NetworkShape,
+    ValueNetwork,
+    freeze_sigma,
+    noisy_linear,
+    view_with_own_noise,
+)
+from noisynet.networks.flat_parameters import flatten_parameters, views_of
 from noisynet.networks.heads import DuelingHead, QHead, fully_connected
-from noisynet.networks.passes import Share, Task, ValuePass, in_turn
-from noisynet.networks.torso import Torso, TorsoKind, fitting_torso
+from noisynet.networks.torso import (
+    CONVOLUTIONS,
+    Convolution,
+    Torso,
+    resolve_torso,
+)
 
 __all__ = [
+    "CONVOLUTIONS",
     "ActorCriticNetwork",
     "ActorCriticNetworkShape",
-    "Convolved",
+    "Convolution",
     "DuelingHead",
+    "LSTMState",
     "NetworkShape",
     "QHead",
-    "Share",
-    "State",
-    "Task",
     "Torso",
-    "TorsoKind",
     "ValueNetwork",
-    "ValuePass",
-    "fitting_torso",
     "flatten_parameters",
+    "freeze_sigma",
     "fully_connected",
-    "in_turn",
     "noisy_linear",
+    "resolve_torso",
     "view_with_own_noise",
     "views_of",
 ]

@@ -1,4 +1,4 @@
-"""A network of policy and value, feed-forward or with an LSTM."""
+"""The actor-critic network: policy and value heads, feed-forward or with an LSTM."""
 
 from __future__ import annotations
 
@@ -9,32 +9,32 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from noisynet.layers import Noise, NoisyLSTMCell, noisy_layers
-from noisynet.networks.build import noisy_linear
+from noisynet.layers import Noise, NoisyLSTMCell
+from noisynet.networks.build import freeze_sigma, noisy_linear
 from noisynet.networks.heads import fully_connected
-from noisynet.networks.torso import Torso, TorsoKind
+from noisynet.networks.torso import Convolution, Torso
 
-State = tuple[Tensor, Tensor]
-"""An LSTM's hidden and cell state, each [N, cells]."""
+LSTMState = tuple[Tensor, Tensor]
+"""Hidden and cell state of an LSTM, each [N, cells]."""
 
 
 @dataclass(frozen=True)
 class ActorCriticNetworkShape:
-    """What decides the shape of a network of policy and value.
+    """The architecture of an actor-critic network.
 
     Attributes:
-        torso: which convolutions.
+        convolutions: of the torso.
         hidden: the sizes of the hidden fully connected layers, which policy and value share.
         cells: of the LSTM after them, None for a feed-forward network.
         noise: the kind of noise, None for plain layers.
-        noisy: which fully connected layers the noise is on.
-        noisy_lstm: whether it is on the LSTM, too.
+        noisy: which fully connected layers are noisy.
+        noisy_lstm: whether the LSTM is noisy, too.
         sigma0: the initial noise, None for the paper's.
         learn_sigma: whether σ is trained; otherwise it stays at its initial value.
-        scale: what observations are multiplied by.
+        scale: multiplies the observations.
     """
 
-    torso: TorsoKind
+    convolutions: tuple[Convolution, ...]
     hidden: tuple[int, ...]
     cells: int | None
     noise: Noise | None
@@ -46,13 +46,13 @@ class ActorCriticNetworkShape:
 
 
 class ActorCriticNetwork(nn.Module):
-    """Observations → the policy's preferences and V: two heads on shared layers (appendix A).
+    """Observations → logits of the policy and V: two heads on shared layers (appendix A).
 
     Args:
-        shape: what it is built of.
-        observation_shape: (stack, *frame), of one observation.
-        num_actions: how many actions there are.
-        generator: what initialises noisy layers and draws their first ε.
+        shape: the architecture.
+        observation_shape: (stack, *frame) of one observation.
+        num_actions: the number of actions.
+        generator: initialises noisy layers and draws their first ε.
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class ActorCriticNetwork(nn.Module):
         super().__init__()
         noisy = noisy_linear(shape.noise, shape.sigma0, generator)
         hidden = noisy if shape.noisy == "all" else nn.Linear
-        self.torso = Torso(shape.torso, observation_shape, shape.scale)
+        self.torso = Torso(shape.convolutions, observation_shape, shape.scale)
         self.hidden = fully_connected((self.torso.features, *shape.hidden), hidden)
         self.hidden.append(nn.ReLU())
         features = shape.hidden[-1]
@@ -76,22 +76,21 @@ class ActorCriticNetwork(nn.Module):
         self.policy = noisy(features, num_actions)
         self.value = noisy(features, 1)
         if not shape.learn_sigma:
-            for layer in noisy_layers(self).values():
-                layer.weight_sigma.requires_grad_(False)
-                if layer.bias_sigma is not None:
-                    layer.bias_sigma.requires_grad_(False)
+            freeze_sigma(self)
 
     def features(self, observation: Tensor) -> Tensor:
-        """What the hidden layers make of observations [..., N, stack, *frame]: [..., N, F].
+        """Hidden features [..., N, F] of observations [..., N, stack, *frame].
 
-        The N environments are a dimension of their own, as noise of each one's own has it.
+        The N environments keep a dimension of their own: each has its own noise sample.
         """
         lead = observation.shape[: observation.dim() - self.torso.observation_dims]
         features = self.torso(observation).unflatten(0, lead)
         hidden: Tensor = self.hidden(features)
         return hidden
 
-    def remember(self, features: Tensor, state: State | None) -> tuple[Tensor, State | None]:
+    def step_lstm(
+        self, features: Tensor, state: LSTMState | None
+    ) -> tuple[Tensor, LSTMState | None]:
         """One step of the LSTM, if there is one, from features [N, F] and its state."""
         if self.cell is None:
             return features, None
@@ -99,14 +98,14 @@ class ActorCriticNetwork(nn.Module):
         return hidden, (hidden, cell)
 
     def heads(self, features: Tensor) -> tuple[Tensor, Tensor]:
-        """The policy's preferences [..., A], before the softmax, and V [...]."""
+        """Logits [..., A] of the policy, before the softmax, and V [...]."""
         return self.policy(features), self.value(features).squeeze(-1)
 
     def forward(
-        self, observation: Tensor, state: State | None = None
-    ) -> tuple[Tensor, Tensor, State | None]:
-        """Preferences [N, A], V [N] and the next state for observations [N, stack, *frame]."""
-        features, state = self.remember(self.features(observation), state)
+        self, observation: Tensor, state: LSTMState | None = None
+    ) -> tuple[Tensor, Tensor, LSTMState | None]:
+        """Logits [N, A], V [N] and the next state for observations [N, stack, *frame]."""
+        features, state = self.step_lstm(self.features(observation), state)
         return *self.heads(features), state
 
 

@@ -1,38 +1,38 @@
-"""A whole value network, and views of it that share its weights but not its noise."""
+"""Value networks, and views of a network that share its weights but not its noise."""
 
 from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
 
 from noisynet.layers import Noise, NoisyLinear, noisy_layers
 from noisynet.networks.heads import DuelingHead, Linear, QHead
-from noisynet.networks.torso import Torso, TorsoKind
+from noisynet.networks.torso import Convolution, Torso
 
 Network = TypeVar("Network", bound=nn.Module)
 
 
 @dataclass(frozen=True)
 class NetworkShape:
-    """What decides a value network's shape.
+    """The architecture of a value network.
 
     Attributes:
-        torso: which convolutions.
+        convolutions: of the torso.
         hidden: the sizes of the hidden fully connected layers.
-        dueling: whether Q is put together from V and A.
+        dueling: whether Q is the sum of V and A.
         noise: the kind of noise on the fully connected layers, None for plain layers.
         sigma0: the initial noise, None for the paper's.
         learn_sigma: whether σ is trained; otherwise it stays at its initial value.
         trunk_gradient_scale: multiplies the gradient that enters the last convolution.
-        scale: what observations are multiplied by.
+        scale: multiplies the observations.
     """
 
-    torso: TorsoKind
+    convolutions: tuple[Convolution, ...]
     hidden: tuple[int, ...]
     dueling: bool
     noise: Noise | None
@@ -46,10 +46,10 @@ class ValueNetwork(nn.Module):
     """Observations [B, stack, *frame] → Q [B, A].
 
     Args:
-        shape: what it is built of.
-        observation_shape: (stack, *frame), of one observation.
-        num_actions: how many actions there are.
-        generator: what initialises noisy layers and draws their first ε.
+        shape: the architecture.
+        observation_shape: (stack, *frame) of one observation.
+        num_actions: the number of actions.
+        generator: initialises noisy layers and draws their first ε.
     """
 
     def __init__(
@@ -61,24 +61,42 @@ class ValueNetwork(nn.Module):
     ) -> None:
         super().__init__()
         linear = noisy_linear(shape.noise, shape.sigma0, generator)
-        self.torso = Torso(shape.torso, observation_shape, shape.scale)
+        self.torso = Torso(shape.convolutions, observation_shape, shape.scale)
         head = DuelingHead if shape.dueling else QHead
         self.head = head(self.torso.features, shape.hidden, num_actions, linear)
         self.trunk_gradient_scale = shape.trunk_gradient_scale
         if not shape.learn_sigma:
-            for layer in noisy_layers(self).values():
-                layer.weight_sigma.requires_grad_(False)
-                if layer.bias_sigma is not None:
-                    layer.bias_sigma.requires_grad_(False)
+            freeze_sigma(self)
 
     def forward(self, observation: Tensor) -> Tensor:
         """Q [B, A]."""
         features = self.torso(observation)
-        if self.trunk_gradient_scale != 1 and features.requires_grad:
+        if self.trunk_gradient_scale != 1:
             # Dueling: both streams' gradients, combined, enter the last convolution × 1/√2.
-            features.register_hook(lambda gradient: gradient * self.trunk_gradient_scale)
+            features = _ScaledGradient.apply(features, self.trunk_gradient_scale)  # type: ignore[no-untyped-call]
         q: Tensor = self.head(features)
         return q
+
+
+class _ScaledGradient(torch.autograd.Function):
+    """The identity, whose gradient is multiplied by a factor."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, scale: float) -> Tensor:
+        ctx.scale = scale
+        return x.view_as(x)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
+        return gradients[0] * ctx.scale, None
+
+
+def freeze_sigma(network: nn.Module) -> None:
+    """Exclude every σ of a network from training."""
+    for layer in noisy_layers(network).values():
+        layer.weight_sigma.requires_grad_(False)
+        if layer.bias_sigma is not None:
+            layer.bias_sigma.requires_grad_(False)
 
 
 def view_with_own_noise(network: Network) -> Network:
@@ -88,7 +106,7 @@ def view_with_own_noise(network: Network) -> Network:
 
 
 def noisy_linear(noise: Noise | None, sigma0: float | None, generator: torch.Generator) -> Linear:
-    """Makes noisy layers of one kind, or plain ones if there is no noise."""
+    """A function that makes noisy layers of one kind, or plain ones without noise."""
     if noise is None:
         return nn.Linear
     kind = noise

@@ -1,115 +1,64 @@
-"""From observations to features."""
+"""The convolutional torso: from observations to features."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final, Literal
+from typing import Final
 
 import torch
 from torch import Tensor, nn
 
-from noisynet.compiled import compiled
-from noisynet.networks.convolutions import Convolutions, weave
-from noisynet.networks.small import convolve_planes
+Convolution = tuple[int, int, int, int]
+"""Filters, kernel size, stride and padding."""
 
-TorsoKind = Literal["nature", "a3c", "minatar", "flat"]
-"""The convolutions of Mnih et al. 2015, those of Mnih et al. 2016 (and 2013), those of Young & Tian
-2019, or none."""
+CONVOLUTIONS: Final[dict[str, tuple[Convolution, ...]]] = {
+    "nature": ((32, 8, 4, 0), (64, 4, 2, 0), (64, 3, 1, 0)),  # Nature, methods
+    "a3c": ((16, 8, 4, 0), (32, 4, 2, 0)),  # A3C, supplement 8
+    "minatar": ((16, 3, 1, 0),),  # Young & Tian 2019, section 3
+    "flat": (),
+}
+"""Named torsos: Mnih et al. 2015, Mnih et al. 2016 (its speed studies), Young & Tian 2019, none."""
 
 
 class Torso(nn.Module):
     """Turns observations [B, stack, *frame] of bytes or floats into features [B, F].
 
     Args:
-        kind: which convolutions.
-        observation_shape: (stack, *frame), of one observation.
-        scale: what the observations are multiplied by, 1/255 for grey levels.
+        convolutions: applied one after the other, each followed by a ReLU; none for flat features.
+        observation_shape: (stack, *frame) of one observation.
+        scale: multiplies the observations, 1/255 for grey levels.
 
     Raises:
-        ValueError: the convolutions do not fit the frames, which are no images or too small.
+        ValueError: the frames are not images, or too small for the convolutions.
     """
 
-    def __init__(self, kind: TorsoKind, observation_shape: Sequence[int], scale: float) -> None:
+    def __init__(
+        self, convolutions: Sequence[Convolution], observation_shape: Sequence[int], scale: float
+    ) -> None:
         super().__init__()
-        self.kind, self.scale = kind, scale
+        self.scale = scale
         self.observation_dims = len(observation_shape)
         self.image_shape = _image_shape(observation_shape)
-        if not _fits(kind, self.image_shape):
-            side = _SMALLEST_SIDE[kind]
-            fitting = [other for other in _SMALLEST_SIDE if _fits(other, self.image_shape)]
+        if convolutions and not fits(convolutions, observation_shape[1:]):
             raise ValueError(
-                f"torso {kind!r} expects frames that are images of at least {side}×{side}, got "
-                f"frames of shape {tuple(observation_shape[1:])}; "
-                f"choose network.torso={' or '.join(fitting)}"
+                f"the convolutions {list(convolutions)} (filters, kernel, stride, padding) expect "
+                f"frames that are images of at least {_smallest_side(convolutions)} pixels a side, "
+                f"got frames of shape {tuple(observation_shape[1:])}; choose network.torso=auto"
             )
-        self.layers = _CONVOLUTIONS[kind](self.image_shape[0])
-        for layer in self.layers:
-            if isinstance(layer, nn.Conv2d):  # two thirds of the time on CPUs
-                layer.weight.data = layer.weight.data.contiguous(memory_format=torch.channels_last)
-        self.convolutions = Convolutions(
-            [layer for layer in self.layers if isinstance(layer, nn.Conv2d)], scale
-        )
+        self.convolutional = bool(convolutions)
+        self.layers = _sequential(convolutions, self.image_shape[0])
         with torch.no_grad():
             self.features = self.layers(torch.zeros(1, *self.image_shape)).shape[1]
 
     def forward(self, observation: Tensor) -> Tensor:
-        """The features of a batch of observations."""
-        if not torch.is_grad_enabled() and self._is_for_hands(observation):
-            seen = self.convolutions.begin(observation.reshape(-1, *self.image_shape), keep=False)
-            if self.sees_planes(observation):
-                convolve_planes(seen.images, self.convolutions.layers[0], seen.features)
-            else:
-                self.convolutions.forward(seen, self.convolutions.packed(), slice(None))
-            return seen.features
-        features: Tensor = self.layers(self.prepared(observation))
-        return features
-
-    def sees_planes(self, observation: Tensor) -> bool:
-        """Whether observations are nearly empty planes of bytes for one convolution."""
-        if self.kind != "minatar" or self.scale != 1 or observation.dtype != torch.uint8:
-            return False
-        return self._dtype == torch.float32
-
-    def _is_for_hands(self, observation: Tensor) -> bool:
-        """Whether there are convolutions, and a CPU to do them without torch."""
-        if not self.convolutions.layers or observation.device.type != "cpu":
-            return False
-        if torch.compiler.is_compiling() or self._is_watched():
-            return False
-        exact = observation.dtype not in (torch.float16, torch.bfloat16)
-        return exact and self._dtype in (torch.float32, torch.float64)
-
-    def _is_watched(self) -> bool:
-        """Whether anybody hooks into the convolutions, or has put others in their places."""
-        layers = [layer for layer in self.layers if isinstance(layer, nn.Conv2d)]
-        mine = len(layers) == len(self.convolutions.layers) and all(
-            layer is own for layer, own in zip(layers, self.convolutions.layers, strict=False)
-        )
-        return not mine or any(
-            module._forward_hooks or module._forward_pre_hooks for module in self.layers.modules()
-        )
-
-    def prepared(self, observation: Tensor) -> Tensor:
-        """What the first layer takes: floats, scaled; images with their channels last in memory."""
+        """Features [B, F] of a batch of observations."""
         images = observation.reshape(-1, *self.image_shape)
-        dtype, is_image = self._dtype, len(self.image_shape) == 3
-        if is_image and images.dtype == torch.uint8 and dtype == torch.float32:
-            return self._scaled_bytes(images)
-        x = images.to(dtype)
-        x = x if self.scale == 1 else x * self.scale
-        return x.contiguous(memory_format=torch.channels_last) if is_image else x
-
-    def _scaled_bytes(self, images: Tensor) -> Tensor:
-        """Scaled and channels-last."""
-        small, elsewhere = images.shape[-1] < _LARGE_SIDE, images.device.type != "cpu"
-        # A compiler makes one pass of it by itself, and small images are no work.
-        if small or elsewhere or images.shape[1] != 4 or torch.compiler.is_compiling():
-            x = images.to(torch.float32, memory_format=torch.channels_last)
-            return x if self.scale == 1 else x * self.scale
-        batch, channels, height, width = images.shape
-        lying = torch.empty(batch, height, width, channels)
-        _weave_all(images.contiguous().numpy(), self.scale, lying.numpy())
-        return lying.permute(0, 3, 1, 2)
+        if self.convolutional:
+            # Channels last, and transposed while still bytes: oneDNN's fastest layout on a CPU.
+            images = images.permute(0, 2, 3, 1).contiguous().permute(0, 3, 1, 2)
+        x = images.to(self._dtype)
+        features: Tensor = self.layers(x if self.scale == 1 else x * self.scale)
+        return features
 
     @property
     def _dtype(self) -> torch.dtype:
@@ -117,11 +66,32 @@ class Torso(nn.Module):
         return first.weight.dtype if isinstance(first, nn.Conv2d) else torch.float32
 
 
-def fitting_torso(frame_shape: Sequence[int], large: TorsoKind) -> TorsoKind:
-    """The torso for frames of this shape: `large` for screens such as Atari's."""
-    if len(frame_shape) not in (2, 3) or min(frame_shape[-2:]) < _SMALLEST_SIDE["minatar"]:
-        return "flat"
-    return large if min(frame_shape[-2:]) >= _SMALLEST_SIDE["nature"] else "minatar"
+def resolve_torso(
+    asked: str | Sequence[Convolution], frame_shape: Sequence[int]
+) -> tuple[Convolution, ...]:
+    """The convolutions of a named torso; `auto` chooses by the size of a frame."""
+    if not isinstance(asked, str):
+        return tuple(asked)
+    if asked != "auto":
+        return CONVOLUTIONS[asked]
+    for name in ("nature", "minatar"):
+        if fits(CONVOLUTIONS[name], frame_shape):
+            return CONVOLUTIONS[name]
+    return ()
+
+
+def fits(convolutions: Sequence[Convolution], frame_shape: Sequence[int]) -> bool:
+    """Whether frames of this shape are images that the convolutions can be applied to."""
+    if len(frame_shape) not in (2, 3):
+        return False
+    return min(frame_shape[-2:]) >= _smallest_side(convolutions)
+
+
+def _smallest_side(convolutions: Sequence[Convolution]) -> int:
+    side = 1
+    for _, kernel, stride, padding in reversed(convolutions):
+        side = max(1, (side - 1) * stride + kernel - 2 * padding)
+    return side
 
 
 def _image_shape(observation_shape: Sequence[int]) -> tuple[int, ...]:
@@ -134,54 +104,12 @@ def _image_shape(observation_shape: Sequence[int]) -> tuple[int, ...]:
     return (stack * int(torch.Size(frame).numel()),)
 
 
-def _fits(kind: TorsoKind, image_shape: tuple[int, ...]) -> bool:
-    if len(image_shape) != 3:
-        return kind == "flat"
-    return min(image_shape[1:]) >= _SMALLEST_SIDE[kind]
-
-
-# Torch's own transposition takes nine times as long.
-@compiled
-def _weave_all(planes: Any, scale: Any, images: Any) -> None:
-    for b in range(len(planes)):
-        weave(planes[b], scale, images[b])
-
-
-def _nature(channels: int) -> nn.Sequential:
-    # Nature, methods: 32 of 8×8/4, 64 of 4×4/2, 64 of 3×3/1, no padding.
-    return nn.Sequential(
-        nn.Conv2d(channels, 32, 8, stride=4),
-        nn.ReLU(inplace=True),
-        nn.Conv2d(32, 64, 4, stride=2),
-        nn.ReLU(inplace=True),
-        nn.Conv2d(64, 64, 3, stride=1),
-        nn.ReLU(inplace=True),
-        nn.Flatten(),
-    )
-
-
-def _a3c(channels: int) -> nn.Sequential:
-    # A3C, supplement 8: 16 of 8×8/4, 32 of 4×4/2, no padding.
-    return nn.Sequential(
-        nn.Conv2d(channels, 16, 8, stride=4),
-        nn.ReLU(inplace=True),
-        nn.Conv2d(16, 32, 4, stride=2),
-        nn.ReLU(inplace=True),
-        nn.Flatten(),
-    )
-
-
-def _minatar(channels: int) -> nn.Sequential:
-    return nn.Sequential(nn.Conv2d(channels, 16, 3, stride=1), nn.ReLU(inplace=True), nn.Flatten())
-
-
-def _flat(_inputs: int) -> nn.Sequential:
-    return nn.Sequential(nn.Flatten())
-
-
-_CONVOLUTIONS = {"nature": _nature, "a3c": _a3c, "minatar": _minatar, "flat": _flat}
-
-_LARGE_SIDE: Final = 36
-
-# Below, the last convolution would be larger than its input.
-_SMALLEST_SIDE: Final[dict[TorsoKind, int]] = {"nature": 36, "a3c": 20, "minatar": 3, "flat": 1}
+def _sequential(convolutions: Sequence[Convolution], channels: int) -> nn.Sequential:
+    layers: list[nn.Module] = []
+    for filters, kernel, stride, padding in convolutions:
+        convolution = nn.Conv2d(channels, filters, kernel, stride, padding)
+        weight = convolution.weight.data
+        convolution.weight.data = weight.contiguous(memory_format=torch.channels_last)
+        layers += [convolution, nn.ReLU(inplace=True)]
+        channels = filters
+    return nn.Sequential(*layers, nn.Flatten())

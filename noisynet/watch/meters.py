@@ -12,8 +12,8 @@ from torch import Tensor
 
 from noisynet.agents import ActorCriticAgent, Agent, ValueAgent
 from noisynet.agents.streams import torch_stream
-from noisynet.layers import build_weights, noise_off, resample_noise
-from noisynet.networks import ActorCriticNetwork, State, ValueNetwork, view_with_own_noise
+from noisynet.layers import cache_weights, noise_off, resample_noise
+from noisynet.networks import ActorCriticNetwork, LSTMState, ValueNetwork, view_with_own_noise
 from noisynet.runs import Trace
 
 
@@ -111,9 +111,9 @@ class PolicyMeter:
         self.network = network
         if agent.noisy:
             resample_noise(network, _stream(agent, trace), rows=samples)
-            build_weights(network)
-        self._drawn_memory: State | None = None
-        self._mean_memory: State | None = None
+            cache_weights(network)
+        self._drawn_memory: LSTMState | None = None
+        self._mean_memory: LSTMState | None = None
         self._parts: list[Values] = []
 
     @torch.no_grad()
@@ -139,12 +139,12 @@ class PolicyMeter:
         )
 
     def _measured(
-        self, features: Tensor, memory: State | None
-    ) -> tuple[NDArray[np.float64], NDArray[np.float64], State | None]:
+        self, features: Tensor, memory: LSTMState | None
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64], LSTMState | None]:
         """π [B, S, A] and V [B, S] from the torso's features [B, S, F]."""
         found: list[tuple[Tensor, Tensor]] = []
         for of_state in self.network.hidden(features):
-            remembered, memory = self.network.remember(of_state, memory)
+            remembered, memory = self.network.step_lstm(of_state, memory)
             found.append(self.network.heads(remembered))
         preference, value = (torch.stack(part) for part in zip(*found, strict=True))
         return _array(preference.softmax(dim=-1)), _array(value), memory

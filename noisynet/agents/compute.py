@@ -1,0 +1,74 @@
+"""Which code computes an agent's values and updates: plain PyTorch, torch.compile or kernels."""
+
+from __future__ import annotations
+
+import importlib.util
+from typing import Literal
+
+import torch
+from torch import nn
+
+from noisynet import config
+from noisynet.agents.update import NoiseStreams, Update, ValueNetworks
+from noisynet.layers import noisy_layers
+from noisynet.optimisers import CentredRMSProp, RMSPropStep, SharedRMSPropStep
+from noisynet.optimisers import centred_rmsprop_ as plain_rmsprop_
+from noisynet.optimisers import shared_rmsprop_ as plain_shared_rmsprop_
+
+Compute = Literal["torch", "compile", "kernels"]
+"""What a run's setting `compute` resolves to."""
+
+
+def resolve_compute(
+    asked: Literal["auto", "torch", "compile"], device: torch.device | str
+) -> Compute:
+    """`auto` means kernels on a CPU where numba is installed, and plain PyTorch elsewhere."""
+    if asked != "auto":
+        return asked
+    on_cpu = torch.device(device).type == "cpu"
+    return "kernels" if on_cpu and importlib.util.find_spec("numba") is not None else "torch"
+
+
+def use_kernels(network: nn.Module) -> None:
+    """Let every noisy layer of a network compute its weights by the fused kernel."""
+    from noisynet.kernels.noise import perturbed_weight
+
+    for layer in noisy_layers(network).values():
+        layer.perturb = perturbed_weight
+
+
+def optimiser_for(
+    settings: config.CentredRMSProp | config.Adam, network: nn.Module, compute: Compute
+) -> torch.optim.Optimizer:
+    """The optimiser of a value agent."""
+    parameters = [parameter for parameter in network.parameters() if parameter.requires_grad]
+    if isinstance(settings, config.Adam):
+        return torch.optim.Adam(
+            parameters, lr=settings.learning_rate, eps=settings.epsilon, fused=True
+        )
+    step: RMSPropStep = plain_rmsprop_
+    if compute == "kernels":
+        from noisynet.kernels.rmsprop import centred_rmsprop_ as step
+    return CentredRMSProp(
+        parameters, settings.learning_rate, settings.decay, settings.epsilon, step
+    )
+
+
+def shared_rmsprop_for(compute: Compute) -> SharedRMSPropStep:
+    """The optimiser step of A3C's workers."""
+    if compute == "kernels":
+        from noisynet.kernels.rmsprop import shared_rmsprop_
+
+        return shared_rmsprop_
+    return plain_shared_rmsprop_
+
+
+def fused_update(
+    settings: config.Config,
+    networks: ValueNetworks,
+    optimiser: torch.optim.Optimizer,
+    noise: NoiseStreams,
+) -> Update | None:
+    """The compiled update of a small network, or None for networks that it does not know."""
+    del settings, networks, optimiser, noise
+    return None
