@@ -69,10 +69,10 @@ class ActorCriticAgent:
         self.online = _network(settings, spec).to(self.device)
         if self.compute == "kernels":
             use_kernels(self.online)
-        self.parameters = flatten_parameters(self.online)
-        self.gradient = torch.zeros_like(self.parameters)
         self._trained = [p for p in self.online.parameters() if p.requires_grad]
-        self._gradients = views_of(self.gradient, self.online)
+        self.parameters = flatten_parameters(self._trained)
+        self.gradient = torch.zeros_like(self.parameters)
+        self._gradients = views_of(self.gradient, self._trained)
         role = f"{worker}.{incarnation}"
         self.streams = {"rollout": torch_stream(settings.seed, f"rollout {role}", device)}
         self.explore = numpy_stream(settings.seed, f"explore {role}")

@@ -99,7 +99,10 @@ class ValueAgent:
         plain = PlainUpdate(self, noise)
         self.update: Update = plain
         if self.compute == "kernels":
-            self.update = fused_update(settings, self.networks, self.optimiser, noise) or plain
+            self.update = (
+                fused_update(settings, spec.frame_dtype, self.networks, self.optimiser, noise)
+                or plain
+            )
         self.updates = 0
         self._redraw_due = True
 
@@ -138,6 +141,9 @@ class ValueAgent:
     def learn(self, batch: TransitionBatch) -> Learnt:
         """One update from a batch of transitions; see `PlainUpdate.learn`."""
         learnt = self.update.learn(batch)
+        if not math.isfinite(learnt.loss):
+            where = describe_non_finite(learnt, batch, self.networks, self.updates + 1)
+            raise NonFiniteLoss(where)
         self.updates += 1
         if self.noisy and self.noisy.redraw == "update":
             self._redraw_due = True
@@ -239,16 +245,16 @@ class PlainUpdate:
             self.noise.resample(role)  # ξ, ξ′ and ξ″, each held over the batch
         columns = batch.x, batch.action, batch.reward, batch.discount, batch.y, batch.weight
         loss, error = self._loss(*(self.agent.to_device(column) for column in columns))
-        value, update = float(loss.detach()), self.agent.updates + 1
-        if not math.isfinite(value):
-            raise NonFiniteLoss(describe_non_finite(value, error, batch, self.networks, update))
+        learnt = Learnt(float(loss.detach()), error.cpu().numpy())
+        if not math.isfinite(learnt.loss):
+            return learnt
         self.agent.optimiser.zero_grad(set_to_none=True)
         loss.backward()
         longest = self.agent.config.learning.max_gradient_norm
         if longest is not None:
             nn.utils.clip_grad_norm_(self.parameters, longest)
         self.agent.optimiser.step()
-        return Learnt(value, error.cpu().numpy())
+        return learnt
 
     def _loss(
         self,

@@ -23,7 +23,7 @@ def centred_rmsprop_(
     """See `noisynet.optimisers.centred_rmsprop_`; PyTorch's operations make seven passes."""
     tensors = parameter, gradient, average, square
     theta, d, g, v = (_flat_like(parameter, tensor) for tensor in tensors)
-    _centred_rmsprop(theta, d, g, v, learning_rate, decay, epsilon)
+    centred_rmsprop(theta, d, g, v, learning_rate, decay, epsilon)
     torch.autograd.graph.increment_version([parameter, average, square])
 
 
@@ -49,9 +49,10 @@ def _flat_like(parameter: Tensor, tensor: Tensor) -> Any:
 
 
 @compiled
-def _centred_rmsprop(
+def centred_rmsprop(
     parameter: Any, gradient: Any, average: Any, square: Any, lr: Any, decay: Any, epsilon: Any
 ) -> None:
+    """`centred_rmsprop_` for arrays, in one loop."""
     number = parameter.dtype.type
     lr, decay, epsilon = number(lr), number(decay), number(epsilon)
     rest = number(1) - decay
