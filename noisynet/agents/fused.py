@@ -115,15 +115,14 @@ class FusedUpdate:
         for role in _LEARNING:
             if role in self.roles:
                 self._noise[role].draw(self.streams.streams[role])  # ξ, ξ′ and ξ″
+        columns = batch.action, batch.reward, batch.discount, batch.weight
         loss, error = self._kernel.update(
             self._trained,
             self._theta_minus,
             tuple(self._noise[role].array for role in _LEARNING),
             self._layout,
             self._options,
-            self._observed(batch.x),
-            self._observed(batch.y),
-            (batch.action, batch.reward, batch.discount, batch.weight),
+            (self._observed(batch.x), self._observed(batch.y), columns),
             float(self._steps[0] + 1),
         )
         if math.isfinite(loss):

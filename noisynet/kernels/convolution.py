@@ -25,11 +25,7 @@ def convolve(theta: Any, shape: Any, images: Any, scale: Any) -> Any:
     size = filters * side * side * channels
     weight = theta[shape[WEIGHT] : shape[WEIGHT] + size]
     weight = weight.reshape(filters, side * side, channels)  # memory is channels-last
-    by_pixel = np.empty((channels, side * side, filters), np.float32)  # one pixel, all filters
-    for f in range(filters):
-        for i in range(side * side):
-            for c in range(channels):
-                by_pixel[c, i, f] = weight[f, i, c]
+    by_pixel = np.ascontiguousarray(np.transpose(weight, (2, 1, 0)))  # one pixel, all filters
     y = np.empty((rows, columns, filters), np.float32)
     flat = y.reshape(rows * columns, filters)
     features = np.empty((len(images), filters * rows * columns), np.float32)
@@ -83,9 +79,5 @@ def convolve_backward(
                                 by_pixel[c, i * side + j, f] += value * d_y[h - i, w - j, f]
     size = filters * side * side * channels
     d_weight = gradient[shape[WEIGHT] : shape[WEIGHT] + size]
-    d_weight = d_weight.reshape(filters, side * side, channels)
-    for f in range(filters):
-        for i in range(side * side):
-            for c in range(channels):
-                d_weight[f, i, c] = by_pixel[c, i, f]
+    d_weight.reshape(filters, side * side, channels)[:] = np.transpose(by_pixel, (2, 1, 0))
     gradient[shape[BIAS] : shape[BIAS] + filters] = total

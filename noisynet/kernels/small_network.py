@@ -21,8 +21,8 @@ from noisynet.kernels.products import dense, product
 from noisynet.kernels.rmsprop import centred_rmsprop
 
 P, Q, WEIGHT_MU, WEIGHT_SIGMA, BIAS_MU, BIAS_SIGMA, EPSILON, INDEPENDENT, LEARN_SIGMA = range(9)
-"""Columns of `Layout.layers`: inputs, outputs, offsets of μw, σw, μb and σb in θ (−1: absent) and of
-the noise in ε, whether it is independent noise, and whether σ is trained."""
+"""Columns of `Layout.layers`: inputs, outputs, offsets of μw, σw, μb and σb in θ (−1: absent) and
+of the noise in ε, whether it is independent noise, and whether σ is trained."""
 
 _ZERO = np.float32(0)
 
@@ -137,9 +137,8 @@ def _sigma_gradients(gradient: Any, epsilon: Any, layer: Any) -> None:
 @compiled
 def _features(theta: Any, layout: Any, observed: Any, scale: Any) -> Any:
     """The torso: a convolution of images, or the vectors as they are [B, F]."""
-    if layout.convolution[FILTERS] == 0:
-        return observed.vectors
-    return convolve(theta, layout.convolution, observed.images, scale)
+    shape = layout.convolution
+    return convolve(theta, shape, observed.images, scale) if shape[FILTERS] else observed.vectors
 
 
 @compiled
@@ -205,24 +204,17 @@ def _stream_backward(
 
 @compiled
 def _backward(
-    gradient: Any,
-    epsilon: Any,
-    layout: Any,
-    options: Any,
-    images: Any,
-    value: Any,
-    advantage: Any,
-    d_q: Any,
+    gradient: Any, epsilon: Any, layout: Any, options: Any, images: Any, passed: Any, d_q: Any
 ) -> None:
     """From the gradient at Q to that of every parameter."""
-    layers, split, actions = layout.layers, layout.value_layers, d_q.shape[1]
+    layers, split, (value, advantage) = layout.layers, layout.value_layers, passed
     convolutional = layout.convolution[FILTERS] > 0
     features = advantage[0][0]
     if split:
         d_value = np.empty((len(d_q), 1), np.float32)
         for b in range(len(d_q)):  # Eq. 3
             d_value[b, 0] = d_q[b].sum()
-            d_q[b] -= d_value[b, 0] / np.float32(actions)
+            d_q[b] -= d_value[b, 0] / np.float32(d_q.shape[1])
     d_features = _stream_backward(gradient, epsilon, layers[split:], advantage, d_q, convolutional)
     if split:
         d_of_value = _stream_backward(
@@ -284,32 +276,17 @@ def _step(trained: Any, steps: Any, options: Any) -> None:
 
 @compiled
 def update(
-    trained: Any,
-    theta_minus: Any,
-    noise: Any,
-    layout: Any,
-    options: Any,
-    x: Any,
-    y: Any,
-    columns: Any,
-    steps: Any,
+    trained: Any, theta_minus: Any, noise: Any, layout: Any, options: Any, batch: Any, steps: Any
 ) -> Any:
-    """One update (Algorithm 1). A loss that is not finite changes nothing.
+    """One update (Algorithm 1); a loss that is not finite changes nothing.
 
-    Args:
-        trained: `Trained`.
-        theta_minus: ζ⁻, the target network's parameters.
-        noise: ξ, ξ′ and ξ″ of the online, the target and the selecting network.
-        layout: `Layout`.
-        options: `Options`.
-        x: `Observed`.
-        y: `Observed`, the next observations.
-        columns: actions, rewards, discounts and importance weights, each [B].
-        steps: the number of this update, from 1.
+    `noise` is (ξ, ξ′, ξ″); `batch` is x and y (`Observed`) and the actions, rewards, discounts and
+    importance weights [B]; `steps` is the number of this update, from 1.
 
     Returns:
         The mean loss, and target − Q(x, a) [B].
     """
+    x, y, columns = batch
     theta, split, (xi, xi_target, xi_select) = trained.theta, layout.value_layers, noise
     features = _features(theta_minus, layout, y, options.scale)
     q_y = _q_of_batch(theta_minus, xi_target, layout, features)  # Q(y, ·, ξ′; ζ⁻)
@@ -325,7 +302,7 @@ def update(
         q_x = _duelling(value[0][-1], advantage[0][-1])  # Q(x, ·, ξ; ζ)
     loss, error, d_q = _loss(q_x, q_y, selector, columns, options.threshold)
     if np.isfinite(loss):
-        _backward(trained.gradient, xi, layout, options, x.images, value, advantage, d_q)
+        _backward(trained.gradient, xi, layout, options, x.images, (value, advantage), d_q)
         _step(trained, steps, options)
     return loss, error
 
