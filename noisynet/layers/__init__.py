@@ -1,7 +1,5 @@
-"""The noisy layers of "Noisy Networks for Exploration", and the audit of their noise."""
+"""The noisy layers of "Noisy Networks for Exploration"."""
 
-from noisynet.layers.audit import NoiseReport, check_noise
-from noisynet.layers.checks import Check, Contract
 from noisynet.layers.control import (
     build_weights,
     forget_weights,
@@ -15,28 +13,19 @@ from noisynet.layers.control import (
 from noisynet.layers.convert import make_noisy
 from noisynet.layers.linear import DEFAULT_SIGMA0, Noise, NoisyLinear, scale_noise
 from noisynet.layers.lstm import NoisyLSTMCell
-from noisynet.layers.record import NoiseEvent, NoiseLog, NoiseSample, record_noise
 
 __all__ = [
     "DEFAULT_SIGMA0",
-    "Check",
-    "Contract",
     "Noise",
-    "NoiseEvent",
-    "NoiseLog",
-    "NoiseReport",
-    "NoiseSample",
     "NoisyLSTMCell",
     "NoisyLinear",
     "build_weights",
-    "check_noise",
     "forget_weights",
     "held_noise",
     "hold_noise",
     "make_noisy",
     "noise_off",
     "noisy_layers",
-    "record_noise",
     "resample_noise",
     "scale_noise",
     "sigma_summary",
