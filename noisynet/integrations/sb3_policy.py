@@ -17,17 +17,7 @@ imports the module that extends the algorithms."""
 
 
 class NoisyPolicyMixin:
-    """Adds the arguments of noisy layers to a policy of the library, before it in the MRO.
-
-    Args:
-        observation_space: images get the library's CNN, whose linear layer is noisy too.
-        action_space: as for the library's policy.
-        lr_schedule: as for the library's policy.
-        sigma0: the initial noise, or None for the paper's value: 0.5 for factorised noise, 0.017
-            for independent noise.
-        noise: "factorised" or "independent".
-        keywords: the arguments of the library's policy, such as `net_arch`.
-    """
+    """Adds the arguments `sigma0` and `noise` to a policy of the library."""
 
     def __init__(
         self,
@@ -50,12 +40,7 @@ class NoisyPolicyMixin:
 
 
 def default_extractor(observation_space: spaces.Space[Any], keywords: dict[str, Any]) -> Any:
-    """Return the features extractor that suits the observations.
-
-    Args:
-        observation_space: the observations.
-        keywords: the arguments of the policy.
-    """
+    """Return the features extractor for a policy with these arguments."""
     if isinstance(observation_space, spaces.Dict):
         return CombinedExtractor
     normalised = not keywords.get("normalize_images", True)

@@ -12,14 +12,7 @@ from noisynet.layers import Noise
 
 
 class NoisyQuantileNetwork(ResamplingMixin, QuantileNetwork):
-    """The library's quantile network with all linear layers noisy.
-
-    Args:
-        arguments: those of the library's network.
-        noise: "factorised" or "independent".
-        sigma0: the initial noise, or None for the paper's.
-        keywords: those of the library's network.
-    """
+    """The library's quantile network with all linear layers noisy."""
 
     def __init__(
         self,

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import nullcontext
 from typing import Any, Literal
 
 import torch
@@ -29,42 +28,29 @@ class ResamplingMixin:
     each of several environments has its own sample.
     """
 
-    _noise_mode: Literal["shared", "per_row", "mean"] = "shared"
+    _sampling: Literal["shared", "per_row", "off"] = "shared"
 
     def forward(self, obs: Any) -> Tensor:
         """Compute the library's output with fresh noise."""
-        if self._noise_mode != "mean":
-            rows = noise_rows(obs) if self._noise_mode == "per_row" else None
-            resample_noise(self, rows=rows)  # type: ignore[arg-type]
+        network: Any = self
+        if self._sampling != "off":
+            resample_noise(network, rows=noise_rows(obs) if self._sampling == "per_row" else None)
         values: Tensor = super().forward(obs)  # type: ignore[misc]
         return values
 
     def _predict(self, observation: Any, deterministic: bool = True) -> Tensor:
-        with _in_mode(self, "mean" if deterministic else "per_row"):
-            actions: Tensor = super()._predict(observation, deterministic)  # type: ignore[misc]
+        network: Any = self
+        self._sampling = "off" if deterministic else "per_row"
+        try:
+            with noise_off(network) if deterministic else nullcontext():
+                actions: Tensor = super()._predict(observation, deterministic)  # type: ignore[misc]
+        finally:
+            self._sampling = "shared"
         return actions
 
 
-@contextmanager
-def _in_mode(network: Any, mode: Literal["per_row", "mean"]) -> Iterator[None]:
-    network._noise_mode = mode
-    try:
-        with noise_off(network) if mode == "mean" else nullcontext():
-            yield
-    finally:
-        del network._noise_mode
-
-
 class NoisyQNetwork(ResamplingMixin, QNetwork):
-    """The library's Q-network with all linear layers noisy.
-
-    Args:
-        arguments: those of the library's network.
-        noise: "factorised" or "independent".
-        sigma0: the initial noise, or None for the paper's.
-        dueling: whether to use a dueling head.
-        keywords: those of the library's network.
-    """
+    """The library's Q-network with all linear layers noisy, and optionally a dueling head."""
 
     __module__ = PUBLIC_MODULE
 
@@ -125,7 +111,7 @@ class NoisyDQNPolicy(NoisyPolicyMixin, DQNPolicy):
         lr_schedule: as for the library's policy.
         dueling: whether to use a dueling head.
         keywords: `sigma0` (default: the paper's), `noise` ("factorised" or "independent"), and the
-            arguments of the library's policy, such as `net_arch`.
+            arguments of the library's policy.
     """
 
     __module__ = PUBLIC_MODULE

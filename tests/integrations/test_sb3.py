@@ -19,11 +19,12 @@ from noisynet.layers import held_noise, noisy_layers
 
 pytest.importorskip("sb3_contrib", reason="pip install 'noisynet[sb3]'")
 
-from sb3_contrib import TRPO
+from sb3_contrib import QRDQN, TRPO
+from stable_baselines3 import A2C, DQN, PPO
 
 from noisynet.integrations.sb3 import NoisyActorCriticPolicy, NoisyDQNPolicy
 
-from .sb3_models import A2C, DQN, POLICIES, PPO, QRDQN, Signs, make, parallel
+from .sb3_models import POLICIES, Signs, make, parallel
 
 
 @pytest.mark.parametrize("algorithm", [DQN, QRDQN])

@@ -12,7 +12,12 @@ from noisynet import record_noise
 from noisynet.audit import NoiseLog
 from noisynet.layers import held_noise
 
-from .sb3_models import A2C, PPO, DummyVecEnv, make, parallel
+pytest.importorskip("sb3_contrib", reason="pip install 'noisynet[sb3]'")
+
+from stable_baselines3 import A2C, PPO
+from stable_baselines3.common.vec_env import DummyVecEnv
+
+from .sb3_models import make, parallel
 
 POLICY = "NoisyMlpPolicy"
 

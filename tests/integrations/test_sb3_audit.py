@@ -17,16 +17,15 @@ from noisynet.layers import held_noise
 
 pytest.importorskip("sb3_contrib", reason="pip install 'noisynet[sb3]'")
 
+from sb3_contrib import QRDQN
+from stable_baselines3 import A2C, DQN, PPO
+from stable_baselines3.common.vec_env import DummyVecEnv
+
 from noisynet.integrations.sb3_audit import audit, load
 
 from .sb3_models import (
-    A2C,
-    DQN,
     POLICIES,
-    PPO,
-    QRDQN,
     Dictionaries,
-    DummyVecEnv,
     GatedPolicy,
     SmallImages,
     make,

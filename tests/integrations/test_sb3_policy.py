@@ -2,7 +2,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 from gymnasium import spaces
@@ -10,6 +9,7 @@ from torch import nn
 
 pytest.importorskip("sb3_contrib", reason="pip install 'noisynet[sb3]'")
 
+from stable_baselines3 import DQN
 from stable_baselines3.common.torch_layers import (
     CombinedExtractor,
     FlattenExtractor,
@@ -25,7 +25,7 @@ from noisynet.integrations.sb3_policy import (
 )
 from noisynet.layers import noisy_layers
 
-from .sb3_models import DQN, Dictionaries, Images, SmallImages, make
+from .sb3_models import Dictionaries, Images, SmallImages, make
 
 
 @pytest.mark.parametrize(
@@ -85,4 +85,3 @@ def test_batches_of_arrays_and_dictionaries_are_counted_and_selected() -> None:
         "x": [2, 0],
         "y": [2, 0],
     }
-    assert np.array_equal(select_rows(array.numpy(), np.array([1])), [[2, 3]])

@@ -7,9 +7,11 @@ from noisynet.layers import noisy_layers
 
 pytest.importorskip("sb3_contrib", reason="pip install 'noisynet[sb3]'")
 
+from sb3_contrib import QRDQN
+
 from noisynet.integrations.sb3_qrdqn import NoisyQRDQNPolicy, NoisyQuantileNetwork
 
-from .sb3_models import QRDQN, make
+from .sb3_models import make
 
 
 def test_both_networks_are_noisy_with_separate_samples() -> None:

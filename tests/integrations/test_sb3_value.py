@@ -11,10 +11,12 @@ from noisynet.layers import held_noise, noisy_layers
 
 pytest.importorskip("sb3_contrib", reason="pip install 'noisynet[sb3]'")
 
+from sb3_contrib import QRDQN
+from stable_baselines3 import DQN
 from stable_baselines3.common.evaluation import evaluate_policy
 from stable_baselines3.common.torch_layers import NatureCNN
 
-from .sb3_models import DQN, QRDQN, Images, Signs, make, networks, parallel, passes
+from .sb3_models import Images, Signs, make, networks, parallel, passes
 
 VALUE_POLICIES = [
     (DQN, "NoisyMlpPolicy"),

@@ -25,6 +25,7 @@ from tianshou.env import DummyVectorEnv
 from tianshou.env.atari.atari_network import RainbowNet
 from tianshou.trainer import OffPolicyTrainerParams
 from tianshou.utils.net.common import Net
+from tianshou.utils.net.discrete import NoisyLinear as TianshouNoisyLinear
 from tianshou.utils.torch_utils import policy_within_training_step, torch_train_mode
 
 from noisynet.integrations import tianshou as integration
@@ -34,7 +35,6 @@ from .deep_sea import DeepSea
 from .tianshou_agents import (
     ACTIONS,
     ENVIRONMENTS,
-    TianshouNoisyLinear,
     collector,
     networks,
     noisy_c51,

@@ -267,9 +267,7 @@ def test_torchrls_layer_learns_without_noise_and_is_never_resampled() -> None:
 def test_deep_sea_is_solved() -> None:
     training = Training(deep_sea(4), network(16, 2), lr=3e-3, tau=0.05)
     training.run(720, 4, updates=2)
-    assert (
-        training.evaluate(4) > 0.9
-    )  # one of 16 action sequences returns 0.99, the others at most 0
+    assert training.evaluate(4) > 0.9  # one of 16 episodes returns 0.99
 
 
 @pytest.mark.slow
@@ -277,6 +275,4 @@ def test_dqn_learns_cartpole() -> None:
     torch.manual_seed(1)
     training = Training(cart_pole(), NoisyNetwork(MLP(4, 2, num_cells=[64, 64])))
     training.run(10_000, 4, updates=2, start=500)
-    assert (
-        sum(training.evaluate(500) for _ in range(5)) / 5 > 80
-    )  # a random policy returns about 20
+    assert sum(training.evaluate(500) for _ in range(5)) / 5 > 80  # random: about 20
