@@ -215,7 +215,7 @@ def _audit_file(library: str, path: Path, trust: bool) -> None:
     from noisynet import integrations
 
     try:
-        report = integrations.check_noise(integrations.load(library, path))
+        report = integrations.check_noise(integrations.load_agent(library, path))
     except (ValueError, TypeError, ImportError) as error:
         _fail(str(error), code=2)
     _print(str(report))

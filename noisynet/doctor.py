@@ -69,9 +69,10 @@ def _games() -> str:
 
 
 def _audit() -> str:
-    from noisynet.layers import NoisyLinear, check_noise
+    from noisynet.audit import audit_network
+    from noisynet.layers import NoisyLinear
 
-    report = check_noise(NoisyLinear(16, 8), updates=25)
+    report = audit_network(NoisyLinear(16, 8), updates=25)
     if not report.passed:
         raise AssertionError(str(report))
     return "the layers' noise is right"

@@ -19,17 +19,27 @@ MODULES = sorted(PACKAGE.rglob("*.py"))
 
 # What each room may import of ours; rooms that are not listed may import nothing of ours.
 MAY_IMPORT = {
+    "audit": {"layers"},
     "networks": {"layers", "compiled"},
     "losses": {"compiled"},
     "optimisers": {"compiled"},
-    "agents": {"layers", "networks", "losses", "returns", "optimisers", "replay", "config"},
+    "agents": {
+        "audit",
+        "layers",
+        "networks",
+        "losses",
+        "returns",
+        "optimisers",
+        "replay",
+        "config",
+    },
     "evaluation": {"agents", "envs", "runs", "config"},
     "loops": {"agents", "envs", "evaluation", "layers", "optimisers", "replay", "runs", "config"},
-    "doctor": {"envs", "layers", "loops", "runs", "config"},
+    "doctor": {"audit", "envs", "layers", "loops", "runs", "config"},
     "watch": {"agents", "envs", "evaluation", "layers", "loops", "networks", "runs", "config"},
     "experiments": {"loops", "runs", "config"},
     "reports": {"runs", "paper"},
-    "integrations": {"layers"},
+    "integrations": {"audit", "layers"},
     "config": {"paper", "envs", "presets", "contradictions"},
     "presets": {"paper"},
 }

@@ -9,8 +9,6 @@ import torch
 from torch import nn
 
 from noisynet import config
-from noisynet.agents.fused import FusedUpdate, is_small
-from noisynet.agents.update import NoiseStreams, Update, ValueNetworks
 from noisynet.layers import noisy_layers
 from noisynet.optimisers import CentredRMSProp, RMSPropStep, SharedRMSPropStep
 from noisynet.optimisers import centred_rmsprop_ as plain_rmsprop_
@@ -62,16 +60,3 @@ def shared_rmsprop_for(compute: Compute) -> SharedRMSPropStep:
 
         return shared_rmsprop_
     return plain_shared_rmsprop_
-
-
-def fused_update(
-    settings: config.Config,
-    frame_dtype: str,
-    networks: ValueNetworks,
-    optimiser: torch.optim.Optimizer,
-    noise: NoiseStreams,
-) -> Update | None:
-    """The compiled update of a small network, or None for networks that it does not know."""
-    if not is_small(networks.online, frame_dtype):
-        return None
-    return FusedUpdate(settings, networks, optimiser, noise)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
+from collections.abc import Callable
 from typing import Any, Final, Literal, Protocol
 
 import numpy as np
@@ -12,8 +13,9 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from noisynet import config, losses
-from noisynet.agents.compute import fused_update, optimiser_for, resolve_compute, use_kernels
+from noisynet.agents.compute import optimiser_for, resolve_compute, use_kernels
 from noisynet.agents.exploration import epsilon_at, epsilon_greedy
+from noisynet.agents.fused import FusedUpdate, is_small
 from noisynet.agents.policy import ValuePolicy
 from noisynet.agents.streams import numpy_stream, torch_stream
 from noisynet.agents.update import (
@@ -68,8 +70,9 @@ class ValueAgent:
         device: device of the networks.
 
     Attributes:
-        compute: what computes values and updates, for people to read.
-        update: the same as an object (see `agents/update.py`).
+        compute: `"torch"`, `"compile"` or `"kernels"`.
+        update: what computes values and updates (see `agents/update.py`).
+        plain: the same in plain PyTorch.
         updates: the number of updates so far.
     """
 
@@ -96,13 +99,10 @@ class ValueAgent:
         used_in = self.noisy.used_in if self.noisy else ""
         roles = {role for role, use in _USES.items() if use in used_in}
         noise = NoiseStreams(self.networks, self.streams, roles)
-        plain = PlainUpdate(self, noise)
-        self.update: Update = plain
-        if self.compute == "kernels":
-            self.update = (
-                fused_update(settings, spec.frame_dtype, self.networks, self.optimiser, noise)
-                or plain
-            )
+        self.plain = PlainUpdate(self, noise)
+        self.update: Update = self.plain
+        if self.compute == "kernels" and is_small(self.online, spec.frame_dtype):
+            self.update = FusedUpdate(settings, self.networks, self.optimiser, noise)
         self.updates = 0
         self._redraw_due = True
 
@@ -221,9 +221,11 @@ class PlainUpdate:
     def __init__(self, agent: ValueAgent, noise: NoiseStreams) -> None:
         self.agent, self.noise, self.networks = agent, noise, agent.networks
         self.parameters = [p for p in agent.online.parameters() if p.requires_grad]
+        self._values: Callable[[Tensor], Tensor] = agent.acting
+        self._loss = self.loss
         if agent.compute == "compile":  # shapes never change: one graph for each function
-            self._q_values = torch.compile(self._q_values, dynamic=False)  # type: ignore[method-assign]
-            self._loss = torch.compile(self._loss, dynamic=False)  # type: ignore[method-assign]
+            self._values = torch.compile(agent.acting, dynamic=False)
+            self._loss = torch.compile(self.loss, dynamic=False)
 
     def resample(self, rows: int) -> None:
         """Draw the acting noise: one sample for each of `rows` environments."""
@@ -232,19 +234,14 @@ class PlainUpdate:
     @torch.no_grad()
     def q_values(self, observation: NDArray[Any]) -> NDArray[np.float32]:
         """Q [N, A] of the acting network, with the noise that it holds."""
-        q: NDArray[np.float32] = self._q_values(self.agent.to_device(observation)).cpu().numpy()
-        return q
-
-    def _q_values(self, observation: Tensor) -> Tensor:
-        q: Tensor = self.networks.acting(observation)
+        q: NDArray[np.float32] = self._values(self.agent.to_device(observation)).cpu().numpy()
         return q
 
     def learn(self, batch: TransitionBatch) -> Learnt:
         """One update from a batch of transitions (Eq. 14, or Eqs. 15 and 16 with double Q)."""
         for role in ("online", "target", "select"):
             self.noise.resample(role)  # ξ, ξ′ and ξ″, each held over the batch
-        columns = batch.x, batch.action, batch.reward, batch.discount, batch.y, batch.weight
-        loss, error = self._loss(*(self.agent.to_device(column) for column in columns))
+        loss, error = self._loss(*self.columns(batch))
         learnt = Learnt(float(loss.detach()), error.cpu().numpy())
         if not math.isfinite(learnt.loss):
             return learnt
@@ -256,7 +253,12 @@ class PlainUpdate:
         self.agent.optimiser.step()
         return learnt
 
-    def _loss(
+    def columns(self, batch: TransitionBatch) -> list[Tensor]:
+        """A batch as the arguments of `loss`."""
+        columns = batch.x, batch.action, batch.reward, batch.discount, batch.y, batch.weight
+        return [self.agent.to_device(column) for column in columns]
+
+    def loss(
         self,
         x: Tensor,
         action: Tensor,

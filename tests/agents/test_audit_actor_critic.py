@@ -1,4 +1,4 @@
-"""The audit of actor-critic agents: it passes, and each clause broken on purpose fails by name."""
+"""The audit of actor-critic agents: it passes, and each fault fails the question about it."""
 
 from __future__ import annotations
 
@@ -17,14 +17,15 @@ from noisynet.agents import (
     audit_agent,
 )
 from noisynet.agents import actor_critic as agent_module
+from noisynet.audit import checks
 from noisynet.config import ActorCriticConfig, build_config
 from noisynet.envs import EnvironmentSpec
-from noisynet.layers import checks, held_noise, hold_noise, noise_off, noisy_layers, resample_noise
+from noisynet.layers import held_noise, hold_noise, noise_off, noisy_layers, resample_noise
 
 SPEC = EnvironmentSpec("deep_sea/4", 3, (16,), "float32", 1, 1)
-PLANES = EnvironmentSpec("minatar/breakout", 3, (4, 10, 10), "uint8", 1, 1)
-UPDATES = 52  # for statistics
-FEW = 8  # for what shows at once
+IMAGES = EnvironmentSpec("minatar/breakout", 3, (4, 10, 10), "uint8", 1, 1)
+UPDATES = 52  # enough for statistics
+FEW = 8  # enough for other checks
 
 
 def make(
@@ -53,22 +54,22 @@ def make(
 def test_the_noisy_agents_keep_the_contract(name: str, settings: tuple[str, ...]) -> None:
     report = audit_agent(make(name, *settings), UPDATES)
     assert report.passed, str(report)
-    # One sample for all roles is the contract; and where all have rows, no batch shares one.
+    # All roles share one sample, by contract. With per-row noise, no batch has a shared sample.
     allowed = {checks.ROLES} | ({checks.BATCH} if "envs_per_worker=4" in settings else set())
     assert {check.question for check in report.checks if check.passed is None} <= allowed
 
 
-def test_agents_that_see_bytes_are_audited_too() -> None:
-    report = audit_agent(make(spec=PLANES), UPDATES)
+def test_an_agent_with_image_observations_passes() -> None:
+    report = audit_agent(make(spec=IMAGES), UPDATES)
     assert report.passed, str(report)
 
 
-def test_a_plain_agent_has_nothing_to_audit() -> None:
+def test_an_agent_without_noise_raises() -> None:
     with pytest.raises(ValueError, match=r"expected a noisy agent, got a3c.*entropy-bonus"):
         audit_agent(make("a3c"))
 
 
-# --- one clause broken at a time -----------------------------------------------------------------
+# --- one fault at a time --------------------------------------------------------------------------
 
 
 class ActsWithMeanWeights(ActorCriticAgent):
@@ -93,26 +94,26 @@ class BootstrapsWithMeanWeights(ActorCriticAgent):
             return super()._returns(*arguments)
 
 
-class RedrawsAtEveryAction(ActorCriticAgent):
+class ResamplesAtEveryAction(ActorCriticAgent):
     def act(self, *arguments: Any) -> Any:
         self._draw()
         return super().act(*arguments)
 
 
-class RedrawsBeforeLearning(ActorCriticAgent):
+class ResamplesBeforeLearning(ActorCriticAgent):
     def learn(self, rollout: Rollout) -> RolloutLearnt:
         self._draw()
         return super().learn(rollout)
 
 
-class RedrawsBeforeTheBootstrap(ActorCriticAgent):
+class ResamplesBeforeTheBootstrap(ActorCriticAgent):
     def _returns(self, *arguments: Any) -> Tensor:
         self._draw()
         return super()._returns(*arguments)
 
 
 class ValuesWithAnotherSample(ActorCriticAgent):
-    """log π with the roll-out's noise, V with a sample of its own."""
+    """log π with the roll-out's noise, V with another sample."""
 
     def _build_weights(self) -> None:
         super()._build_weights()
@@ -122,13 +123,13 @@ class ValuesWithAnotherSample(ActorCriticAgent):
         return self.num_envs if self.num_envs > 1 else None
 
 
-class NeverRedraws(ActorCriticAgent):
+class NeverResamples(ActorCriticAgent):
     def _draw(self) -> None:
         if not self._drawn:
             super()._draw()
 
 
-class RedrawsEverySecondRollout(ActorCriticAgent):
+class ResamplesEverySecondRollout(ActorCriticAgent):
     rollouts = 0
 
     def begin_rollout(self) -> None:
@@ -137,7 +138,7 @@ class RedrawsEverySecondRollout(ActorCriticAgent):
             super().begin_rollout()
 
 
-class RedrawsTheHeadsOnly(ActorCriticAgent):
+class ResamplesOnlyTheHeads(ActorCriticAgent):
     def _draw(self) -> None:
         before = [value.clone() for _, value in self.online.hidden.named_buffers()]
         first = not self._drawn
@@ -149,7 +150,7 @@ class RedrawsTheHeadsOnly(ActorCriticAgent):
 
 
 class RepeatsItsSamples(ActorCriticAgent):
-    """The stream starts again and again."""
+    """The stream is seeded again every fifth roll-out."""
 
     rollouts = 0
 
@@ -178,7 +179,7 @@ class OneRowWithoutNoise(ActorCriticAgent):
                     value[-1] = 0
 
 
-class OneRowRedrawnOnTheWay(ActorCriticAgent):
+class OneRowResampledAtEveryAction(ActorCriticAgent):
     def act(self, *arguments: Any) -> Any:
         for layer in noisy_layers(self.online).values():
             if layer.rows is not None:
@@ -188,7 +189,7 @@ class OneRowRedrawnOnTheWay(ActorCriticAgent):
         return super().act(*arguments)
 
 
-class OneDrawForBothHeads(ActorCriticAgent):
+class OneSampleForBothHeads(ActorCriticAgent):
     def _draw(self) -> None:
         super()._draw()
         layers = noisy_layers(self.online)
@@ -211,18 +212,21 @@ class SavesItsNoise(ActorCriticAgent):
         noisy_layers(self.online)["policy"]._non_persistent_buffers_set.clear()
 
 
-BREACHES: dict[str, tuple[str, Callable[[], ActorCriticAgent]]] = {
+FAULTS: dict[str, tuple[str, Callable[[], ActorCriticAgent]]] = {
     "no noise in acting": (checks.ACTING, lambda: make(kind=ActsWithMeanWeights)),
     "no noise in learning": (checks.LEARNING, lambda: make(kind=LearnsWithMeanWeights)),
     "no noise in the bootstrap": (checks.LEARNING, lambda: make(kind=BootstrapsWithMeanWeights)),
-    "redrawn at every action": (checks.HELD, lambda: make(kind=RedrawsAtEveryAction)),
-    "redrawn before learning": (checks.HELD, lambda: make(kind=RedrawsBeforeLearning)),
-    "redrawn before the bootstrap": (checks.HELD, lambda: make(kind=RedrawsBeforeTheBootstrap)),
+    "resampled at every action": (checks.HELD, lambda: make(kind=ResamplesAtEveryAction)),
+    "resampled before learning": (checks.HELD, lambda: make(kind=ResamplesBeforeLearning)),
+    "resampled before the bootstrap": (checks.HELD, lambda: make(kind=ResamplesBeforeTheBootstrap)),
     "values with another sample": (checks.HELD, lambda: make(kind=ValuesWithAnotherSample)),
-    "never redrawn": (checks.FRESH, lambda: make(kind=NeverRedraws)),
-    "not redrawn after each update": (checks.FRESH, lambda: make(kind=RedrawsEverySecondRollout)),
-    "one layer is not redrawn": (checks.FRESH, lambda: make(kind=RedrawsTheHeadsOnly)),
-    "samples come again": (checks.FRESH, lambda: make(kind=RepeatsItsSamples)),
+    "never resampled": (checks.FRESH, lambda: make(kind=NeverResamples)),
+    "not resampled after each update": (
+        checks.FRESH,
+        lambda: make(kind=ResamplesEverySecondRollout),
+    ),
+    "one layer is not resampled": (checks.FRESH, lambda: make(kind=ResamplesOnlyTheHeads)),
+    "samples are repeated": (checks.FRESH, lambda: make(kind=RepeatsItsSamples)),
     "rows share a sample": (
         checks.ROWS,
         lambda: make("noisynet-a3c", "envs_per_worker=2", kind=OneSampleForAllRows),
@@ -232,23 +236,26 @@ BREACHES: dict[str, tuple[str, Callable[[], ActorCriticAgent]]] = {
         lambda: make("noisynet-a3c-factorised", "envs_per_worker=2", kind=OneSampleForAllRows),
     ),
     "a row without noise": (checks.ACTING, lambda: make(kind=OneRowWithoutNoise)),
-    "a row redrawn on the way": (checks.HELD, lambda: make(kind=OneRowRedrawnOnTheWay)),
-    "two layers share a draw": (
-        checks.LAYERS,
-        lambda: make("noisynet-a3c", "envs_per_worker=2", kind=OneDrawForBothHeads),
+    "one row is resampled at every action": (
+        checks.HELD,
+        lambda: make(kind=OneRowResampledAtEveryAction),
     ),
-    "too much noise": (
+    "two layers share a sample": (
+        checks.LAYERS,
+        lambda: make("noisynet-a3c", "envs_per_worker=2", kind=OneSampleForBothHeads),
+    ),
+    "noise is too large": (
         checks.MOMENTS,
         lambda: make("noisynet-a3c", "envs_per_worker=2", kind=ScalesItsNoise),
     ),
-    "noise among the weights": (checks.SAVED, lambda: make(kind=SavesItsNoise)),
+    "noise is in the state_dict": (checks.SAVED, lambda: make(kind=SavesItsNoise)),
     "σ is frozen": (checks.GRADIENT, lambda: make("noisynet-a3c", "exploration.learn_sigma=false")),
 }
 
 
-@pytest.mark.parametrize("breach", BREACHES)
-def test_a_broken_clause_fails_its_question(breach: str) -> None:
-    question, build = BREACHES[breach]
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_fault_fails_its_question(fault: str) -> None:
+    question, build = FAULTS[fault]
     statistical = question in (checks.ROWS, checks.LAYERS, checks.MOMENTS)
     report = audit_agent(build(), UPDATES if statistical else FEW)
     assert not report.passed
@@ -267,13 +274,13 @@ class EvaluatesFromTheGlobalStream(ActorCriticPolicy):
         return super().act(observation)
 
 
-class EvaluatesInTheTrainedNetwork(ActorCriticPolicy):
+class EvaluatesWithTheOnlineNetwork(ActorCriticPolicy):
     def __init__(self, agent: ActorCriticAgent, noise: Any, role: str) -> None:
         super().__init__(agent, noise, role)
         self.network = agent.online
 
 
-class EvaluatesByChangingWeights(ActorCriticPolicy):
+class EvaluationChangesWeights(ActorCriticPolicy):
     @torch.no_grad()
     def act(self, observation: Any) -> Any:
         self.agent.parameters.mul_(0.9)
@@ -285,8 +292,8 @@ class EvaluatesByChangingWeights(ActorCriticPolicy):
     [
         EvaluatesFromATrainingStream,
         EvaluatesFromTheGlobalStream,
-        EvaluatesInTheTrainedNetwork,
-        EvaluatesByChangingWeights,
+        EvaluatesWithTheOnlineNetwork,
+        EvaluationChangesWeights,
     ],
 )
 def test_an_evaluation_that_disturbs_training_fails_its_question(
@@ -295,3 +302,8 @@ def test_an_evaluation_that_disturbs_training_fails_its_question(
     monkeypatch.setattr(agent_module, "ActorCriticPolicy", policy)
     report = audit_agent(make(), FEW)
     assert report.failures == [checks.EVALUATION], str(report)
+
+
+def test_the_report_says_which_answers_come_from_parallel_environments() -> None:
+    report = audit_agent(make(kind=OneRowWithoutNoise), FEW)
+    assert report[checks.ACTING].evidence.startswith("with 3 parallel environments: 0 of ")

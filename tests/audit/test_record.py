@@ -1,17 +1,20 @@
+"""Recording of `NoisyLinear` and of third-party layers."""
+
 from __future__ import annotations
 
 import pytest
 import torch
 from torch import nn
 
-from noisynet.layers import NoisyLinear, noise_off, record_noise, resample_noise
+from noisynet.audit import record_noise
+from noisynet.layers import NoisyLinear, noise_off, resample_noise
 
 
 def network() -> nn.Sequential:
     return nn.Sequential(NoisyLinear(6, 5), nn.ReLU(), NoisyLinear(5, 3))
 
 
-def test_says_which_draw_was_in_force_at_each_pass() -> None:
+def test_the_log_says_which_sample_each_pass_used() -> None:
     net, x = network(), torch.randn(8, 6)
     with record_noise(net) as log:
         net(x)
@@ -23,7 +26,7 @@ def test_says_which_draw_was_in_force_at_each_pass() -> None:
         with noise_off(net):
             log.label = "off"
             net(x)
-    by_layer = [event.draw for event in log.select(layer="0")]
+    by_layer = [event.sample_index for event in log.select(layer="0")]
     assert by_layer == [1, 1, 2, 0]
     assert [event.label for event in log.select(layer="2")] == ["", "", "second", "off"]
     assert [event.with_gradient for event in log.select(layer="0")] == [True, True, False, True]
@@ -31,7 +34,7 @@ def test_says_which_draw_was_in_force_at_each_pass() -> None:
     assert log.counts("off") == {"passes": 2, "noisy": 0, "distinct": 0}
 
 
-def test_a_draw_that_comes_back_is_recognised_even_after_learning() -> None:
+def test_a_repeated_sample_is_recognised_although_the_weights_have_changed() -> None:
     net, x = network(), torch.randn(8, 6)
     with record_noise(net) as log:
         for seed in (1, 2, 1):
@@ -40,11 +43,11 @@ def test_a_draw_that_comes_back_is_recognised_even_after_learning() -> None:
             with torch.no_grad():
                 for parameter in net.parameters():
                     parameter.mul_(1.3)
-    assert [event.draw for event in log.select(layer="2")] == [1, 2, 1]
+    assert [event.sample_index for event in log.select(layer="2")] == [1, 2, 1]
 
 
 @pytest.mark.parametrize("rows", [None, 8])
-def test_our_layers_compute_exactly_what_they_would_unrecorded(rows: int | None) -> None:
+def test_recording_changes_neither_outputs_nor_random_streams(rows: int | None) -> None:
     net, x = network(), torch.randn(8, 6)
     resample_noise(net, rows=rows)
     expected, stream = net(x), torch.get_rng_state()
@@ -55,21 +58,8 @@ def test_our_layers_compute_exactly_what_they_would_unrecorded(rows: int | None)
     assert torch.equal(net(x), expected)
 
 
-def test_the_recorded_noise_is_the_noise_of_the_layer() -> None:
-    layer = NoisyLinear(6, 5)
-    with record_noise(layer) as log:
-        layer(torch.zeros(1, 6))
-    sample = log.events[0].sample
-    assert layer.epsilon_out is not None
-    assert layer.epsilon_in is not None
-    assert sample.bias is not None
-    torch.testing.assert_close(sample.bias, layer.epsilon_out[:8], atol=1e-4, rtol=1e-4)
-    columns = torch.outer(layer.epsilon_out, layer.epsilon_in[[0, 2, 3, 5]])
-    torch.testing.assert_close(sample.weight, columns, atol=1e-4, rtol=1e-4)
-
-
 class DrawsInForward(nn.Module):
-    """Like several public layers: noise drawn inside every forward, weights as [in, out]."""
+    """Like several public layers: noise drawn in forward, weights stored as [in, out]."""
 
     def __init__(self, inputs: int, outputs: int) -> None:
         super().__init__()
@@ -85,45 +75,37 @@ class DrawsInForward(nn.Module):
         return x @ weight + self.mu_bias + self.sigma_bias * self.last
 
 
+class SumOfMeanAndNoise(nn.Module):
+    """A third-party layer that holds one sample for ever."""
+
+    def __init__(self, inputs: int, outputs: int) -> None:
+        super().__init__()
+        self.mu = nn.Parameter(torch.randn(outputs, inputs))
+        self.sigma = nn.Parameter(torch.full((outputs, inputs), 0.1))
+        self.epsilon = torch.randn(outputs, inputs)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return nn.functional.linear(x, self.mu + self.sigma * self.epsilon)
+
+
 @pytest.mark.parametrize("shape", [(4, 6), (6,), (2, 4, 6)])
-def test_a_foreign_layer_is_read_in_the_very_pass_it_makes(shape: tuple[int, ...]) -> None:
+def test_a_third_party_layer_is_measured_within_the_recorded_pass(shape: tuple[int, ...]) -> None:
     layer = DrawsInForward(6, 5)
     with record_noise(layer) as log:
-        for expected_draw in (1, 2, 3):
+        for expected in (1, 2, 3):
             assert layer(torch.randn(shape)).shape == (*shape[:-1], 5)
             event = log.events[-1]
-            assert event.draw == expected_draw
+            assert event.sample_index == expected
             assert event.sample.bias is not None
             torch.testing.assert_close(event.sample.bias, layer.last, atol=1e-4, rtol=1e-4)
 
 
-class MeansAndDeviationsAsLayers(nn.Module):
-    """The other common shape: children `mu` and `sigma` that are linear layers."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.mu, self.sigma = nn.Linear(6, 5), nn.Linear(6, 5)
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        noise = torch.randn(5)
-        bias = self.mu.bias + self.sigma.bias * noise
-        weight = self.mu.weight + self.sigma.weight * noise[:, None]
-        return nn.functional.linear(x, weight, bias)
-
-
-def test_layers_built_of_two_linear_layers_are_recognised() -> None:
-    net = nn.Sequential(nn.Linear(6, 6), MeansAndDeviationsAsLayers())
-    with record_noise(net) as log:
-        net(torch.zeros(3, 6))
-    assert [(event.layer, event.draw) for event in log.events] == [("1", 1)]
-
-
-def test_a_module_without_noisy_layers_is_refused() -> None:
+def test_a_module_without_noisy_layers_raises() -> None:
     with pytest.raises(ValueError, match="got a Linear without any"), record_noise(nn.Linear(2, 2)):
         pass
 
 
-def test_hooks_are_gone_afterwards() -> None:
+def test_hooks_are_removed_afterwards() -> None:
     net = network()
     with record_noise(net) as log:
         pass
@@ -131,18 +113,33 @@ def test_hooks_are_gone_afterwards() -> None:
     assert log.events == []
 
 
-def test_a_compiled_network_is_refused_rather_than_missed() -> None:
+def test_a_compiled_network_raises() -> None:
     compiled = torch.compile(network(), backend="eager")
     assert isinstance(compiled, nn.Module)
     with pytest.raises(ValueError, match="not compiled"), record_noise(compiled):
         pass
 
 
+@pytest.mark.parametrize("fullgraph", [False, True])
+@pytest.mark.parametrize("layer", [NoisyLinear, SumOfMeanAndNoise])
+def test_compiled_passes_are_unaffected_and_unrecorded(
+    layer: type[nn.Module], fullgraph: bool
+) -> None:
+    net, x = nn.Sequential(layer(6, 5), nn.ReLU(), layer(5, 3)), torch.randn(8, 6)
+    with record_noise(net) as log:
+        compiled = torch.compile(net, backend="eager", fullgraph=fullgraph)
+        outputs = compiled(x)
+        assert log.events == []
+        eager = net(x)
+        assert [event.layer for event in log.events] == ["0", "2"]
+    torch.testing.assert_close(outputs, eager)
+
+
 class Renamed(NoisyLinear):
-    """A subclass that changes nothing about the noise."""
+    """A subclass that does not override forward."""
 
 
-def test_a_subclass_of_ours_may_hold_noise_for_rows() -> None:
+def test_a_subclass_of_noisy_linear_may_have_per_row_noise() -> None:
     layer = Renamed(6, 5)
     layer.resample_noise(rows=3)
     with record_noise(layer) as log:
