@@ -181,7 +181,7 @@ def test_a_flat_network_has_no_convolution_to_scale() -> None:
     }
 
 
-# --- frozen sigma ---------------------------------------------------------------------------
+# --- frozen sigma --------------------------------------------------------------------------------
 
 
 def test_frozen_sigmas_get_no_gradient_and_means_do() -> None:
