@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -98,6 +99,10 @@ class CentredRMSProp(torch.optim.Optimizer):
             for parameter in group["params"]:
                 self.state[parameter]["gradient_average"] = torch.zeros_like(parameter)
                 self.state[parameter]["square_average"] = torch.zeros_like(parameter)
+
+    def __getstate__(self) -> dict[str, Any]:
+        # Copies keep the step; the base class knows its own attributes only.
+        return {**super().__getstate__(), "_step": self._step}
 
     def step(self) -> None:  # type: ignore[override]
         """Update every parameter that has a gradient."""

@@ -1,4 +1,4 @@
-"""Returns of roll-outs, worked out by hand."""
+"""Returns of roll-outs against worked examples."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ def column(*numbers: float) -> Tensor:
     return torch.tensor(numbers, dtype=torch.float64)[:, None]  # [T, 1]
 
 
-def test_a_roll_out_under_way_is_bootstrapped_from_its_last_state() -> None:
+def test_an_unfinished_roll_out_is_bootstrapped_from_its_last_state() -> None:
     """γ = 0.5, V = 8: 3 + 4 = 7, 2 + 3.5 = 5.5, 1 + 2.75 = 3.75."""
     found = n_step_returns(column(1, 2, 3), column(0.5, 0.5, 0.5), torch.tensor([8.0]).double())
     assert found[:, 0].tolist() == [3.75, 5.5, 7.0]
 
 
-def test_after_a_terminal_state_nothing_is_expected() -> None:
+def test_a_terminal_state_is_not_bootstrapped() -> None:
     found = n_step_returns(column(1, 2, 3), column(0.5, 0.5, 0), torch.tensor([8.0]).double())
     assert found[:, 0].tolist() == [2.75, 3.5, 3.0]
 
 
-def test_a_game_that_ends_on_the_way_parts_the_roll_out_in_two() -> None:
+def test_returns_do_not_cross_the_end_of_an_episode() -> None:
     found = n_step_returns(column(1, 2, 3), column(0.5, 0, 0.5), torch.tensor([8.0]).double())
     assert found[:, 0].tolist() == [2.0, 2.0, 7.0]
 
 
-def test_a_cut_episode_is_bootstrapped_from_its_own_last_state() -> None:
-    """V of the state after the second step is 4; what follows is another episode's."""
+def test_a_truncated_episode_is_bootstrapped_from_its_own_last_state() -> None:
+    """V of the state after the second step is 4; the third step belongs to the next episode."""
     found = n_step_returns(
         column(1, 2, 3),
         column(0.5, 0.5, 0.5),
@@ -41,7 +41,7 @@ def test_a_cut_episode_is_bootstrapped_from_its_own_last_state() -> None:
     assert found[:, 0].tolist() == [3.0, 4.0, 7.0]
 
 
-def test_an_episode_that_is_cut_at_the_end_does_not_look_at_the_next() -> None:
+def test_an_episode_truncated_at_the_last_step_ignores_the_next_one() -> None:
     found = n_step_returns(
         column(1, 2),
         column(0.5, 0.5),
@@ -52,13 +52,13 @@ def test_an_episode_that_is_cut_at_the_end_does_not_look_at_the_next() -> None:
     assert found[:, 0].tolist() == [3.0, 4.0]
 
 
-def test_environments_do_not_mix() -> None:
+def test_environments_are_independent() -> None:
     reward = torch.tensor([[1.0, 10.0], [2.0, 20.0]])
     discount = torch.tensor([[0.5, 0.0], [0.5, 1.0]])
     found = n_step_returns(reward, discount, torch.tensor([8.0, 5.0]))
     assert found.tolist() == [[4.0, 10.0], [6.0, 25.0]]
 
 
-def test_values_to_go_on_with_are_needed_where_something_was_cut() -> None:
-    with pytest.raises(AssertionError, match="needs the values"):
+def test_truncated_steps_need_their_values() -> None:
+    with pytest.raises(AssertionError, match="truncated steps need their values"):
         n_step_returns(column(1), column(1), torch.zeros(1), column(1).bool())

@@ -1,4 +1,4 @@
-"""How an agent chooses: ε-greedily or greedily among its values, or by sampling its policy."""
+"""Action selection: ε-greedy in Q, or sampled from a policy."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from noisynet import config
 
 
 def epsilon_at(exploration: config.EpsilonGreedy, step: int, starts_steps: int) -> float:
-    """ε at a step: its initial value until learning starts, then falling linearly."""
+    """ε at a step: constant until learning starts, then annealed linearly."""
     progress = (step - starts_steps) / exploration.anneal_steps
     fraction = min(1.0, max(0.0, progress))
     return exploration.initial + fraction * (exploration.final - exploration.initial)
@@ -25,9 +25,9 @@ def epsilon_greedy(
     num_actions: int,
     stream: np.random.Generator,
 ) -> NDArray[np.int64]:
-    """Each of `count` greedy actions replaced by a uniform one with probability ε.
+    """Actions [count]: greedy ones, each replaced by a uniform one with probability ε.
 
-    The greedy ones are asked for only if one of them is taken: no value is computed in vain.
+    `greedy` is called only if one of its actions is needed.
     """
     explore = stream.random(count) < epsilon
     uniform = stream.integers(num_actions, size=count)
@@ -35,12 +35,12 @@ def epsilon_greedy(
 
 
 def sampled_actions(
-    preference: NDArray[np.floating[Any]], stream: np.random.Generator
+    logits: NDArray[np.floating[Any]], stream: np.random.Generator
 ) -> NDArray[np.int64]:
-    """Actions [N] drawn from the softmax of preferences [N, A], by one uniform number each."""
-    weight = np.exp(preference - preference.max(axis=1, keepdims=True), dtype=np.float64)
-    cumulated = weight.cumsum(axis=1)
-    drawn = stream.random(len(preference)) * cumulated[:, -1]
-    beyond = (cumulated <= drawn[:, None]).sum(axis=1)
-    actions: NDArray[np.int64] = np.minimum(beyond, preference.shape[1] - 1)  # but for rounding
+    """Actions [N] sampled from the softmax of logits [N, A], with one uniform number each."""
+    weight = np.exp(logits - logits.max(axis=1, keepdims=True), dtype=np.float64)
+    cumulative = weight.cumsum(axis=1)
+    drawn = stream.random(len(logits)) * cumulative[:, -1]
+    index = (cumulative <= drawn[:, None]).sum(axis=1)
+    actions: NDArray[np.int64] = np.minimum(index, logits.shape[1] - 1)  # rounding can exceed it
     return actions

@@ -1,4 +1,4 @@
-"""What an actor-critic agent learns from, and what it tells of having learnt."""
+"""The input and the result of an actor-critic agent's update."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ class Rollout:
     """T steps of N environments.
 
     Attributes:
-        observation: what was acted on, and at last what is bootstrapped from
+        observation: the observations; the last ones are for the bootstrap value
             [T + 1, N, stack, *frame].
-        action: what was done [T, N].
-        reward: what that was worth, clipped if rewards are to be [T, N].
+        action: the actions [T, N].
+        reward: the rewards, clipped if the configuration says so [T, N].
         discount: γ, but 0 where the step ended the game or a life [T, N].
-        begins: whether an episode begins with the observation: nothing is remembered from before
+        begins: whether an episode begins with the observation, so that an LSTM starts from zeros
             [T + 1, N].
-        cut: whether a time limit ended the episode after the step [T, N].
-        final: for every t where something was cut, the observations after step t
+        cut: whether a time limit truncated the episode after the step [T, N].
+        final: for every t with a truncated episode, the observations after step t
             [N, stack, *frame].
     """
 
@@ -38,15 +38,15 @@ class Rollout:
 
 @dataclass(frozen=True)
 class RolloutLearnt:
-    """What a roll-out taught.
+    """The result of `ActorCriticAgent.learn`.
 
     Attributes:
-        loss: what was differentiated: summed over steps, the mean over environments.
-        policy_loss: the policy's part of it (Eq. 6), without the entropy bonus.
-        value_loss: the value's part, weighted (Eq. 7).
-        entropy: of the policy, the mean over steps and environments, in nats.
-        gradient_norm: before it was clipped.
-        finite: whether the gradient can be used.
+        loss: the loss, summed over steps and averaged over environments.
+        policy_loss: its policy term (Eq. 6), without the entropy bonus.
+        value_loss: its value term, weighted (Eq. 7).
+        entropy: of the policy in nats, averaged over steps and environments.
+        gradient_norm: before clipping.
+        finite: whether loss and gradient are finite; otherwise the gradient must not be applied.
     """
 
     loss: float

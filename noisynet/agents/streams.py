@@ -1,4 +1,4 @@
-"""One seeded random stream for each use, so that no use disturbs another."""
+"""One seeded generator for each use of randomness, so that uses are independent."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import torch
 
 
 def torch_stream(seed: int, role: str, device: torch.device | str = "cpu") -> torch.Generator:
-    """A torch generator for `role`, on the device that it draws for."""
+    """A torch generator for `role` on a device."""
     return torch.Generator(device).manual_seed(_derived(seed, role))
 
 

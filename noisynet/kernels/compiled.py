@@ -1,4 +1,4 @@
-"""Loops over numbers, compiled."""
+"""Compilation of kernels by numba, cached on disk."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 def compiled(function: Function) -> Function:
-    """Compile a function of arrays and numbers at its first call; it runs beside other threads.
+    """Compile a function of arrays and numbers at its first call; it releases the GIL.
 
-    What the compiler made is kept next to Python's bytecode, so that it is made once on a machine,
-    not in every process; where nothing can be kept it is made anew. A reduction may add in any
-    order, as a processor that adds eight numbers at once does.
+    The machine code is cached next to Python's bytecode, so that a machine compiles once and not in
+    every process; where nothing can be written, every process compiles. Sums may be reassociated,
+    which vector instructions need.
     """
     options: dict[str, Any] = {
         "nogil": True,
@@ -26,17 +26,17 @@ def compiled(function: Function) -> Function:
         "fastmath": {"reassoc", "contract", "nsz"},
     }
     try:
-        kept: Any = numba.njit(cache=True, **options)(function)
-    except RuntimeError:  # no folder can be written
+        dispatcher: Any = numba.njit(cache=True, **options)(function)
+    except RuntimeError:  # no cache directory is writable
         return numba.njit(**options)(function)  # type: ignore[no-any-return]
-    # Numba looks for changes in the file of a function, not in those of the functions it calls.
-    file = kept._cache._cache_file
+    # Numba checks the file of a function for changes, but not the files of the functions it calls.
+    file = dispatcher._cache._cache_file
     file._source_stamp = file._source_stamp, _sources(Path(function.__code__.co_filename).parent)
-    return kept  # type: ignore[no-any-return]
+    return dispatcher  # type: ignore[no-any-return]
 
 
 @cache
 def _sources(folder: Path) -> str:
-    """What changes with any of a folder's sources."""
+    """A hash of all Python sources in a folder."""
     contents = [path.read_bytes() for path in sorted(folder.glob("*.py"))]
     return hashlib.sha256(b"".join(contents)).hexdigest()

@@ -21,8 +21,7 @@ def centred_rmsprop_(
     epsilon: float,
 ) -> None:
     """See `noisynet.optimisers.centred_rmsprop_`; PyTorch's operations make seven passes."""
-    tensors = parameter, gradient, average, square
-    theta, d, g, v = (_flat_like(parameter, tensor) for tensor in tensors)
+    theta, d, g, v = _flat(parameter, gradient, average, square)
     centred_rmsprop(theta, d, g, v, learning_rate, decay, epsilon)
     torch.autograd.graph.increment_version([parameter, average, square])
 
@@ -36,16 +35,31 @@ def shared_rmsprop_(
     epsilon: float,
 ) -> None:
     """See `noisynet.optimisers.shared_rmsprop_`."""
-    theta, d, v = (_flat_like(parameter, tensor) for tensor in (parameter, gradient, square))
+    theta, d, v = _flat(parameter, gradient, square)
     _shared_rmsprop(theta, d, v, learning_rate, decay, epsilon)
     torch.autograd.graph.increment_version([parameter, square])
 
 
-def _flat_like(parameter: Tensor, tensor: Tensor) -> Any:
-    """The memory of a tensor as one array, element for element that of the parameter."""
-    if tensor.stride() != parameter.stride():  # a gradient may have another layout
-        tensor = torch.empty_like(parameter).copy_(tensor)
-    return tensor.detach().as_strided((tensor.numel(),), (1,)).numpy()
+def _flat(parameter: Tensor, gradient: Tensor, *statistics: Tensor) -> list[Any]:
+    """The memory of each tensor as one array, with the elements in the parameter's order."""
+    strides = parameter.stride()
+    if not parameter.is_contiguous() and not parameter.is_contiguous(
+        memory_format=torch.channels_last
+    ):
+        raise ValueError(
+            f"RMSProp's kernel expected a contiguous or channels-last parameter, got strides "
+            f"{strides} of shape {list(parameter.shape)}."
+        )
+    if any(tensor.stride() != strides for tensor in statistics):  # a copy would be lost
+        raise ValueError(
+            f"RMSProp's kernel expected statistics with the memory layout of their parameter, "
+            f"strides {strides}, got {[tensor.stride() for tensor in statistics]}."
+        )
+    if gradient.stride() != strides:
+        gradient = torch.empty_like(parameter).copy_(gradient)
+    size = (parameter.numel(),)
+    tensors = parameter, gradient, *statistics
+    return [tensor.detach().as_strided(size, (1,)).numpy() for tensor in tensors]
 
 
 @compiled

@@ -1,4 +1,4 @@
-"""Turning an ordinary network into a noisy one."""
+"""Conversion of an ordinary network into a noisy one."""
 
 from __future__ import annotations
 
@@ -29,26 +29,26 @@ def make_noisy(
     """Return a copy of `module` whose linear layers (and LSTM cells) are noisy.
 
     Args:
-        module: a network, or a bare `nn.Linear` or `nn.LSTMCell`. It is left as it is.
+        module: a network, or a bare `nn.Linear` or `nn.LSTMCell`. It is not changed.
         where: the qualified names to convert (as `named_modules` gives them), or a predicate of
-            name and layer; None converts every `nn.Linear` and `nn.LSTMCell`. Other classes, those
-            derived from these two included, are left as they are.
+            name and layer; None converts every `nn.Linear` and `nn.LSTMCell`. Other classes,
+            subclasses of these two included, are never converted.
         noise: `"factorised"` or `"independent"`.
         sigma0: the initial noise, as for `NoisyLinear`.
-        keep_weights: keep the given weights as μ, so that a trained network becomes noisy without
-            losing what it knows; otherwise μ is initialised as the paper says.
-        generator: what initialises μ and draws the first ε; torch's global one if not given.
+        keep_weights: use the given weights as μ, to add noise to a trained network; otherwise μ is
+            initialised as in the paper.
+        generator: initialises μ and draws the first ε; torch's global generator if not given.
 
     Returns:
-        The new module, and the names of the layers that were converted (`""` is the module
-        itself). A layer that stands at several places is converted once, under its first name.
+        The new module, and the names of the converted layers (`""` is the module itself). A shared
+        layer is converted once, under its first name.
     """
     _check_not_noisy_already(module)
     noisy = copy.deepcopy(module)
     chosen = _chosen_layers(noisy, where)
     _check_no_tied_parameters(noisy, chosen)
     replacements: dict[nn.Module, nn.Module] = {
-        layer: _noisy_twin(layer, noise, sigma0, keep_weights, generator)
+        layer: _noisy_version(layer, noise, sigma0, keep_weights, generator)
         for layer in chosen.values()
     }
     if noisy in replacements:
@@ -109,18 +109,18 @@ def _names(where: object) -> list[str]:
 
 
 def _unknown_layer(name: str, module: nn.Module, candidates: list[str]) -> str:
-    there = dict(module.named_modules()).get(name)
-    came = "no such layer" if there is None else f"a {type(there).__name__}"
+    found = dict(module.named_modules()).get(name)
+    given = "no such layer" if found is None else f"a {type(found).__name__}"
     near = difflib.get_close_matches(name, candidates, n=1)
     hint = f" Did you mean {near[0]!r}?" if near else ""
     return (
         f"make_noisy expected {name!r} to name an nn.Linear or nn.LSTMCell, one of {candidates}, "
-        f"found {came}.{hint}"
+        f"found {given}.{hint}"
     )
 
 
 def _check_no_tied_parameters(module: nn.Module, chosen: dict[str, nn.Module]) -> None:
-    """Converting one owner of a shared parameter would cut the tie without a word."""
+    """Refuse tied parameters: converting one owner would silently untie them."""
     owners: dict[nn.Parameter, set[nn.Module]] = {}
     for owner in module.modules():
         for parameter in owner._parameters.values():
@@ -135,7 +135,7 @@ def _check_no_tied_parameters(module: nn.Module, chosen: dict[str, nn.Module]) -
                 )
 
 
-def _noisy_twin(
+def _noisy_version(
     layer: nn.Module,
     noise: Noise,
     sigma0: float | None,
@@ -154,7 +154,7 @@ def _noisy_twin(
             generator=generator,
         )
         if keep_weights:
-            _keep(linear, layer.weight, layer.bias)
+            _set_means(linear, layer.weight, layer.bias)
         return linear.train(layer.training)
     assert isinstance(layer, nn.LSTMCell)
     cell = NoisyLSTMCell(
@@ -168,13 +168,13 @@ def _noisy_twin(
         generator=generator,
     )
     if keep_weights:
-        _keep(cell.input_gates, layer.weight_ih, layer.bias_ih if layer.bias else None)
-        _keep(cell.hidden_gates, layer.weight_hh, layer.bias_hh if layer.bias else None)
+        _set_means(cell.input_gates, layer.weight_ih, layer.bias_ih if layer.bias else None)
+        _set_means(cell.hidden_gates, layer.weight_hh, layer.bias_hh if layer.bias else None)
     return cell.train(layer.training)
 
 
-def _keep(noisy: NoisyLinear, weight: Tensor, bias: Tensor | None) -> None:
-    """Make the given weights the means, frozen ones staying frozen."""
+def _set_means(noisy: NoisyLinear, weight: Tensor, bias: Tensor | None) -> None:
+    """Use the given weights as means; frozen ones stay frozen."""
     with torch.no_grad():
         noisy.weight_mu.copy_(weight).requires_grad_(weight.requires_grad)
         if bias is not None and noisy.bias_mu is not None:

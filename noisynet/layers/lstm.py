@@ -12,18 +12,18 @@ from noisynet.layers.linear import NoisyLinear
 class NoisyLSTMCell(nn.Module):
     """`torch.nn.LSTMCell` with noise on both weight matrices and both biases.
 
-    The sample is held, like that of `NoisyLinear`, until `resample_noise`: a sequence is stepped
-    through with one sample. Each matrix is a noisy linear layer, initialised by its own inputs.
+    Like `NoisyLinear` it holds its sample until `resample_noise`, so that a whole sequence uses one
+    sample. Each matrix is a noisy linear layer, initialised by its own number of inputs.
 
     Args:
         input_size: the number of inputs.
         hidden_size: the number of cells.
-        bias: whether the two noisy biases are there.
+        bias: whether the cell has its two (noisy) biases.
         noise: `"factorised"` or `"independent"`, as for `NoisyLinear`.
         sigma0: the initial noise, as for `NoisyLinear`.
-        device: where the parameters live.
+        device: device of the parameters.
         dtype: a floating-point type.
-        generator: what initialises μ and draws the first ε; torch's global one if not given.
+        generator: initialises μ and draws the first ε; torch's global generator if not given.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class NoisyLSTMCell(nn.Module):
     def resample_noise(
         self, generator: torch.Generator | None = None, rows: int | None = None
     ) -> None:
-        """Draw a fresh ε for both matrices and hold it over the sequence to come."""
+        """Draw a new ε for both matrices and hold it; see `NoisyLinear.resample_noise`."""
         self.input_gates.resample_noise(generator, rows)
         self.hidden_gates.resample_noise(generator, rows)
 
@@ -87,6 +87,6 @@ class NoisyLSTMCell(nn.Module):
                 f"{list(hidden.shape)} and {list(cell.shape)}."
             )
         gates = self.input_gates(x) + self.hidden_gates(hidden)
-        write, keep, candidate, read = gates.chunk(4, dim=-1)  # torch's order: i, f, g, o
-        cell = keep.sigmoid() * cell + write.sigmoid() * candidate.tanh()
-        return read.sigmoid() * cell.tanh(), cell
+        i, f, g, o = gates.chunk(4, dim=-1)  # in torch's order: input, forget, cell, output
+        cell = f.sigmoid() * cell + i.sigmoid() * g.tanh()
+        return o.sigmoid() * cell.tanh(), cell

@@ -1,4 +1,4 @@
-"""From features to action values."""
+"""Heads of value networks: from features to action values."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from itertools import pairwise
 from torch import Tensor, nn
 
 Linear = Callable[[int, int], nn.Module]
-"""Makes a fully connected layer of so many inputs and outputs: plain or noisy."""
+"""Makes a fully connected layer, plain or noisy, from its numbers of inputs and outputs."""
 
 
 class QHead(nn.Module):
     """Features → hidden layers → one value for each action.
 
     Args:
-        features: how many inputs.
-        hidden: the sizes of the hidden layers, (512,) in Nature.
-        num_actions: how many outputs.
+        features: the number of inputs.
+        hidden: the sizes of the hidden layers; (512,) in Mnih et al. 2015.
+        num_actions: the number of outputs.
         linear: makes the fully connected layers.
     """
 
@@ -34,12 +34,12 @@ class QHead(nn.Module):
 
 
 class DuelingHead(nn.Module):
-    """Q = V + A − mean A (Eq. 3), with hidden layers of their own for V and A.
+    """Q = V + A − mean A (Eq. 3), with separate hidden layers for V and A.
 
     Args:
-        features: how many inputs.
-        hidden: the sizes of the hidden layers of each stream.
-        num_actions: how many outputs.
+        features: the number of inputs.
+        hidden: the sizes of the hidden layers, the same for V and for A.
+        num_actions: the number of outputs.
         linear: makes the fully connected layers.
     """
 
@@ -58,7 +58,7 @@ class DuelingHead(nn.Module):
 
 
 def fully_connected(sizes: Sequence[int], linear: Linear) -> nn.Sequential:
-    """Linear layers of the given sizes with ReLU between them, none after the last."""
+    """Linear layers of the given sizes with a ReLU between them, none after the last."""
     layers: list[nn.Module] = []
     for inputs, outputs in pairwise(sizes):
         layers += [linear(inputs, outputs), nn.ReLU()]

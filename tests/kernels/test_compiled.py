@@ -1,4 +1,4 @@
-"""Compiled loops are kept from process to process, for as long as their sources stay the same."""
+"""The cache of compiled kernels: shared by processes, and invalidated by changed sources."""
 
 from __future__ import annotations
 
@@ -6,10 +6,15 @@ import subprocess
 import sys
 from pathlib import Path
 
-INNER = "from noisynet.compiled import compiled\n@compiled\ndef inner(x):\n    return x + {added}\n"
+INNER = (
+    "from noisynet.kernels.compiled import compiled\n"
+    "@compiled\n"
+    "def inner(x):\n"
+    "    return x + {added}\n"
+)
 OUTER = (
     "from inner import inner\n"
-    "from noisynet.compiled import compiled\n"
+    "from noisynet.kernels.compiled import compiled\n"
     "@compiled\n"
     "def outer(x):\n"
     "    return 10 * inner(x)\n"
@@ -17,7 +22,7 @@ OUTER = (
 )
 
 
-def test_a_change_in_what_a_function_calls_is_seen(tmp_path: Path) -> None:
+def test_a_change_in_a_called_function_invalidates_the_cache(tmp_path: Path) -> None:
     (tmp_path / "outer.py").write_text(OUTER)
     printed = []
     for added in (1, 1, 2):
@@ -26,5 +31,5 @@ def test_a_change_in_what_a_function_calls_is_seen(tmp_path: Path) -> None:
             [sys.executable, "outer.py"], cwd=tmp_path, capture_output=True, text=True, check=True
         )
         printed.append(done.stdout.split())
-    # What comes out, and whether it was compiled before.
+    # The result, and the number of cache hits.
     assert printed == [["20", "0"], ["20", "1"], ["30", "0"]]

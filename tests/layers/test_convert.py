@@ -13,7 +13,7 @@ def network() -> nn.Sequential:
     return nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 8), nn.Linear(8, 2, bias=False))
 
 
-def test_converts_every_linear_layer_and_leaves_the_original_alone() -> None:
+def test_every_linear_layer_is_converted_and_the_original_is_unchanged() -> None:
     plain = network()
     noisy, names = make_noisy(plain, noise="independent", sigma0=0.1)
     assert names == ["0", "2", "3"]
@@ -38,7 +38,7 @@ def test_where_chooses_by_name_or_predicate(where: Any, expected: list[str]) -> 
     assert list(noisy_layers(noisy)) == expected
 
 
-def test_keep_weights_keeps_what_a_trained_network_knows() -> None:
+def test_keep_weights_uses_the_trained_weights_as_means() -> None:
     plain, x = network(), torch.randn(5, 4)
     noisy, _ = make_noisy(plain, keep_weights=True)
     with noise_off(noisy):
@@ -46,7 +46,7 @@ def test_keep_weights_keeps_what_a_trained_network_knows() -> None:
     assert not torch.allclose(noisy(x), plain(x))
 
 
-def test_without_keep_weights_the_means_are_drawn_anew() -> None:
+def test_without_keep_weights_the_means_are_initialised_as_in_the_paper() -> None:
     plain = nn.Linear(4, 8)
     noisy, _ = make_noisy(plain, generator=torch.Generator().manual_seed(1))
     assert isinstance(noisy, NoisyLinear)
@@ -72,7 +72,7 @@ def test_a_shared_layer_is_converted_once_and_stays_shared() -> None:
     assert noisy[0] is inner[0]
 
 
-def test_an_lstm_cell_is_converted_with_the_rest() -> None:
+def test_lstm_cells_are_converted() -> None:
     net = nn.ModuleDict({"cell": nn.LSTMCell(3, 4), "head": nn.Linear(4, 2)})
     noisy, names = make_noisy(net)
     assert names == ["cell", "head"]
@@ -100,31 +100,33 @@ def test_frozen_weights_stay_frozen() -> None:
         (nn.Sequential(NoisyLinear(2, 2)), None, "has noisy layers already"),
     ],
 )
-def test_nothing_to_convert_is_refused(module: nn.Module, where: Any, message: str) -> None:
+def test_a_module_with_nothing_to_convert_is_refused(
+    module: nn.Module, where: Any, message: str
+) -> None:
     with pytest.raises(ValueError, match=message):
         make_noisy(module, where)
 
 
-def test_a_misspelt_name_is_answered_with_the_nearest() -> None:
+def test_a_misspelt_name_is_answered_with_the_nearest_one() -> None:
     net = nn.ModuleDict({"advantage": nn.Linear(2, 2), "value": nn.Linear(2, 1)})
     with pytest.raises(ValueError, match="Did you mean 'advantage'"):
         make_noisy(net, ["advantages"])
 
 
-def test_tied_parameters_are_not_cut_apart_silently() -> None:
+def test_tied_parameters_are_refused() -> None:
     net = nn.ModuleDict({"first": nn.Linear(3, 3), "second": nn.Linear(3, 3)})
     net["second"].weight = net["first"].weight
     with pytest.raises(ValueError, match="tied to another layer"):
         make_noisy(net, ["first"])
 
 
-def test_a_shared_layer_may_be_named_by_any_of_its_places() -> None:
+def test_a_shared_layer_can_be_chosen_by_any_of_its_names() -> None:
     layer = nn.Linear(4, 4)
     _, names = make_noisy(nn.Sequential(layer, nn.ReLU(), nn.Sequential(layer)), ["2.0"])
     assert names == ["0"]
 
 
-def test_hooks_are_not_lost_silently() -> None:
+def test_layers_with_hooks_are_refused() -> None:
     net = network()
     net[0].register_forward_hook(lambda module, inputs, output: None)
     with pytest.raises(ValueError, match="'0' to have no hooks"):

@@ -24,7 +24,7 @@ def test_equals_torchs_cell_when_noise_is_off(bias: bool, shape: tuple[int, ...]
 
 
 @pytest.mark.parametrize("noise", ["factorised", "independent"])
-def test_both_matrices_and_biases_are_noisy_each_with_its_own_draw(noise: Noise) -> None:
+def test_both_matrices_and_biases_are_noisy_each_with_its_own_sample(noise: Noise) -> None:
     cell = NoisyLSTMCell(4, 4, noise=noise)
     layers = noisy_layers(cell)
     assert set(layers) == {"input_gates", "hidden_gates"}
@@ -53,7 +53,7 @@ def test_one_sample_is_held_over_a_sequence() -> None:
     assert not torch.allclose(first, run())
 
 
-def test_each_row_may_have_its_own_sample() -> None:
+def test_each_row_can_have_its_own_sample() -> None:
     cell = NoisyLSTMCell(3, 4)
     cell.resample_noise(rows=5)
     hidden, _ = cell(torch.ones(1, 3).expand(5, 3))
@@ -63,7 +63,7 @@ def test_each_row_may_have_its_own_sample() -> None:
 
 
 @pytest.mark.parametrize("noise", ["factorised", "independent"])
-def test_gradients_through_time_are_right(noise: Noise) -> None:
+def test_gradients_through_time_pass_gradcheck(noise: Noise) -> None:
     cell = NoisyLSTMCell(2, 3, noise=noise, dtype=torch.float64)
     x = torch.randn(3, 2, 2, dtype=torch.float64)
     names = [name for name, _ in cell.named_parameters()]
@@ -79,7 +79,7 @@ def test_gradients_through_time_are_right(noise: Noise) -> None:
     assert torch.autograd.gradcheck(function, tuple(cell.parameters()))
 
 
-def test_wrong_sizes_and_states_are_refused_by_their_own_names() -> None:
+def test_wrong_sizes_and_states_are_refused_by_name() -> None:
     with pytest.raises(ValueError, match="hidden_size expected a positive integer, got -1"):
         NoisyLSTMCell(3, -1)
     cell, x = NoisyLSTMCell(3, 4), torch.zeros(5, 3)

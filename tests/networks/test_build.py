@@ -1,4 +1,4 @@
-"""Whole networks: which layers are noisy, the trunk's gradient, and views with their own noise."""
+"""Value networks: noisy layers, the trunk's gradient, and views with their own noise."""
 
 from __future__ import annotations
 
@@ -11,10 +11,16 @@ import torch
 from torch import Tensor, nn
 
 from noisynet.layers import noise_off, noisy_layers, resample_noise
-from noisynet.networks import NetworkShape, ValueNetwork, view_with_own_noise
+from noisynet.networks import (
+    CONVOLUTIONS,
+    Convolution,
+    NetworkShape,
+    ValueNetwork,
+    view_with_own_noise,
+)
 
 NATURE = NetworkShape(
-    torso="nature",
+    convolutions=CONVOLUTIONS["nature"],
     hidden=(512,),
     dueling=False,
     noise="factorised",
@@ -23,21 +29,21 @@ NATURE = NetworkShape(
     trunk_gradient_scale=1.0,
     scale=1 / 255,
 )
-SMALL = dataclasses.replace(NATURE, torso="minatar", hidden=(16,), scale=1.0)
-PLANES = (1, 4, 10, 10)
+SMALL = dataclasses.replace(NATURE, convolutions=CONVOLUTIONS["minatar"], hidden=(16,), scale=1.0)
+CHANNELS = (1, 4, 10, 10)
 
 
 def build(
-    shape: NetworkShape, observation: tuple[int, ...] = PLANES, **changes: Any
+    shape: NetworkShape, observation: tuple[int, ...] = CHANNELS, **changes: Any
 ) -> ValueNetwork:
     torch.manual_seed(7)
     shape = dataclasses.replace(shape, **changes)
     return ValueNetwork(shape, observation, 6, torch.Generator().manual_seed(3))
 
 
-def planes(batch: int = 5) -> Tensor:
+def images(batch: int = 5) -> Tensor:
     generator = torch.Generator().manual_seed(0)
-    return torch.randint(2, (batch, *PLANES), generator=generator, dtype=torch.uint8)
+    return torch.randint(2, (batch, *CHANNELS), generator=generator, dtype=torch.uint8)
 
 
 def last_convolution(network: ValueNetwork) -> nn.Conv2d:
@@ -46,7 +52,7 @@ def last_convolution(network: ValueNetwork) -> nn.Conv2d:
 
 def gradients(network: ValueNetwork) -> dict[str, Tensor]:
     network.zero_grad()
-    network(planes()).square().sum().backward()
+    network(images()).square().sum().backward()
     return {n: p.grad.clone() for n, p in network.named_parameters() if p.grad is not None}
 
 
@@ -76,15 +82,15 @@ def test_every_fully_connected_layer_is_noisy(
     assert network(torch.zeros(2, 4, 84, 84, dtype=torch.uint8)).shape == (2, 6)
 
 
-def test_a_plain_network_has_no_noise_at_all() -> None:
+def test_a_plain_network_has_no_noise() -> None:
     network = build(SMALL, noise=None)
     assert not noisy_layers(network)
     assert sum(type(layer) is nn.Linear for layer in network.modules()) == 2
-    assert torch.equal(network(planes()), network(planes()))
+    assert torch.equal(network(images()), network(images()))
 
 
 @pytest.mark.parametrize(("noise", "sigma"), [("factorised", 0.5 / 32), ("independent", 0.017)])
-def test_the_kind_of_noise_and_its_scale_reach_the_layers(noise: str, sigma: float) -> None:
+def test_noise_and_sigma0_reach_the_layers(noise: str, sigma: float) -> None:
     layer = noisy_layers(build(SMALL, noise=noise))["head.q.0"]  # 1024 inputs
     assert layer.noise == noise
     assert layer.weight_sigma.unique().tolist() == [pytest.approx(sigma)]
@@ -95,7 +101,7 @@ def test_the_kind_of_noise_and_its_scale_reach_the_layers(noise: str, sigma: flo
 def test_noisy_layers_initialise_from_the_generator_alone() -> None:
     first = build(SMALL)
     torch.manual_seed(1234)
-    second = ValueNetwork(SMALL, PLANES, 6, torch.Generator().manual_seed(3))
+    second = ValueNetwork(SMALL, CHANNELS, 6, torch.Generator().manual_seed(3))
     for name, layer in noisy_layers(first).items():
         other = noisy_layers(second)[name]
         assert torch.equal(layer.weight_mu, other.weight_mu)
@@ -104,7 +110,7 @@ def test_noisy_layers_initialise_from_the_generator_alone() -> None:
     assert not torch.equal(convolution, last_convolution(second).weight)
 
 
-def test_every_layer_has_its_own_noise() -> None:
+def test_every_layer_draws_its_own_sample() -> None:
     layers = list(noisy_layers(build(SMALL, dueling=True)).values())
     value, advantage = layers[0], layers[2]
     assert value.epsilon_in is not None
@@ -117,7 +123,7 @@ def test_every_layer_has_its_own_noise() -> None:
 
 
 @pytest.mark.parametrize("dueling", [True, False])
-def test_the_gradient_entering_the_last_convolution_is_scaled_and_nothing_else(
+def test_only_the_gradient_entering_the_last_convolution_is_scaled(
     dueling: bool,
 ) -> None:
     scale = 1 / math.sqrt(2)
@@ -125,15 +131,15 @@ def test_the_gradient_entering_the_last_convolution_is_scaled_and_nothing_else(
     scaled = build(SMALL, dueling=dueling, trunk_gradient_scale=scale)
     entering: dict[str, Tensor] = {}
 
-    def watch(network: ValueNetwork, name: str) -> None:
-        def note(_module: nn.Module, _inputs: object, output: Tensor) -> None:
+    def record(network: ValueNetwork, name: str) -> None:
+        def hook(_module: nn.Module, _inputs: object, output: Tensor) -> None:
             output.register_hook(lambda gradient: entering.update({name: gradient.clone()}))
 
-        last_convolution(network).register_forward_hook(note)
+        last_convolution(network).register_forward_hook(hook)
 
-    watch(plain, "plain")
-    watch(scaled, "scaled")
-    assert torch.equal(plain(planes()), scaled(planes()))
+    record(plain, "plain")
+    record(scaled, "scaled")
+    assert torch.equal(plain(images()), scaled(images()))
     before, after = gradients(plain), gradients(scaled)
     assert bool(entering["plain"].any())
     assert torch.equal(entering["scaled"], entering["plain"] * scale)
@@ -144,11 +150,11 @@ def test_the_gradient_entering_the_last_convolution_is_scaled_and_nothing_else(
             torch.testing.assert_close(after[name], gradient * scale)
 
 
-def test_the_scale_is_applied_once_to_the_sum_of_both_streams() -> None:
+def test_the_scale_applies_once_to_the_sum_of_both_streams() -> None:
     """Features feed V and A: their gradient is (dV + dA)/√2, not dV/√2 + dA/√2 twice over."""
     scale = 1 / math.sqrt(2)
     network = build(SMALL, dueling=True, trunk_gradient_scale=scale)
-    features = network.torso(planes())
+    features = network.torso(images())
     head_input = features.detach().requires_grad_()
     network.head(head_input).sum().backward()
     assert head_input.grad is not None
@@ -156,14 +162,14 @@ def test_the_scale_is_applied_once_to_the_sum_of_both_streams() -> None:
         features, last_convolution(network).weight, head_input.grad * scale
     )
     network.zero_grad()
-    network(planes()).sum().backward()
+    network(images()).sum().backward()
     found = last_convolution(network).weight.grad
     assert found is not None
     torch.testing.assert_close(found, expected)
 
 
-def test_a_flat_network_has_no_trunk_to_scale() -> None:
-    shape = dataclasses.replace(SMALL, torso="flat", trunk_gradient_scale=0.5)
+def test_a_flat_network_has_no_convolution_to_scale() -> None:
+    shape = dataclasses.replace(SMALL, convolutions=(), trunk_gradient_scale=0.5)
     network = ValueNetwork(shape, (1, 4), 2, torch.Generator())
     network(torch.randn(3, 1, 4)).sum().backward()
     other = ValueNetwork(
@@ -175,10 +181,10 @@ def test_a_flat_network_has_no_trunk_to_scale() -> None:
     }
 
 
-# --- frozen deviations ---------------------------------------------------------------------------
+# --- frozen sigma --------------------------------------------------------------------------------
 
 
-def test_frozen_deviations_get_no_gradient_and_means_do() -> None:
+def test_frozen_sigmas_get_no_gradient_and_means_do() -> None:
     found = gradients(build(SMALL, dueling=True, learn_sigma=False))
     assert not [name for name in found if "sigma" in name]
     means = [name for name in found if name.endswith("_mu")]
@@ -186,17 +192,48 @@ def test_frozen_deviations_get_no_gradient_and_means_do() -> None:
     assert all(bool(found[name].any()) for name in means)
 
 
-def test_learnt_deviations_get_gradient() -> None:
+def test_trained_sigmas_get_a_gradient() -> None:
     found = gradients(build(SMALL, dueling=True))
     sigmas = [name for name in found if name.endswith("_sigma")]
     assert len(sigmas) == 8
     assert all(bool(found[name].any()) for name in sigmas)
 
 
+# --- any architecture ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "convolutions",
+    [
+        ((5, 3, 1, 1),),
+        ((7, 3, 2, 1), (9, 2, 1, 0)),
+        ((32, 5, 3, 2), (24, 3, 1, 1), (8, 1, 1, 0)),
+    ],
+    ids=["padding", "odd filter counts", "three layers"],
+)
+@pytest.mark.parametrize("dueling", [False, True], ids=["DQN", "Dueling"])
+def test_any_filters_kernels_strides_and_padding_train(
+    convolutions: tuple[Convolution, ...], dueling: bool
+) -> None:
+    network = build(SMALL, convolutions=convolutions, dueling=dueling)
+    optimiser = torch.optim.Adam(network.parameters(), lr=3e-3)
+    target = torch.randn(5, 6, generator=torch.Generator().manual_seed(1))
+    losses = []
+    for _ in range(150):
+        loss = (network(images()) - target).square().mean()
+        optimiser.zero_grad()
+        loss.backward()
+        assert all(bool(p.grad.any()) for p in network.parameters() if p.grad is not None)
+        optimiser.step()
+        losses.append(loss.item())
+    assert losses[-1] < 0.05 * losses[0]
+    assert all(parameter.grad is not None for parameter in network.parameters())
+
+
 # --- views ---------------------------------------------------------------------------------------
 
 
-def test_a_view_shares_every_parameter_and_no_noise() -> None:
+def test_a_view_shares_every_parameter_and_no_buffer() -> None:
     network = build(SMALL, dueling=True)
     view = view_with_own_noise(network)
     ours, theirs = dict(network.named_parameters()), dict(view.named_parameters())
@@ -208,35 +245,35 @@ def test_a_view_shares_every_parameter_and_no_noise() -> None:
         assert buffer.data_ptr() != buffers[name].data_ptr()
 
 
-def test_redrawing_a_view_leaves_the_network_alone_and_the_other_way_round() -> None:
+def test_a_view_and_its_network_resample_independently() -> None:
     network = build(SMALL)
     view = view_with_own_noise(network)
-    q = network(planes())
-    assert torch.equal(view(planes()), q)  # the same sample, until one is redrawn
+    q = network(images())
+    assert torch.equal(view(images()), q)  # the same sample until one is resampled
     resample_noise(view, torch.Generator().manual_seed(1))
-    seen = view(planes())
-    assert torch.equal(network(planes()), q)
+    seen = view(images())
+    assert torch.equal(network(images()), q)
     assert not torch.equal(seen, q)
     resample_noise(network, torch.Generator().manual_seed(2))
-    assert torch.equal(view(planes()), seen)
+    assert torch.equal(view(images()), seen)
 
 
-def test_a_view_follows_the_network_as_it_learns() -> None:
+def test_a_view_follows_updates_of_the_network() -> None:
     network = build(SMALL)
     view = view_with_own_noise(network)
     with torch.no_grad():
         for parameter in network.parameters():
             parameter.mul_(1.5)
     with noise_off(network), noise_off(view):
-        assert torch.equal(view(planes()), network(planes()))
+        assert torch.equal(view(images()), network(images()))
 
 
-def test_switching_noise_off_in_a_view_leaves_it_on_in_the_network() -> None:
+def test_noise_off_in_a_view_leaves_the_network_noisy() -> None:
     network = build(SMALL)
     view = view_with_own_noise(network)
-    q = network(planes())
+    q = network(images())
     with noise_off(view):
-        assert torch.equal(network(planes()), q)
-        assert not torch.equal(view(planes()), q)
+        assert torch.equal(network(images()), q)
+        assert not torch.equal(view(images()), q)
     with noise_off(network):
-        assert torch.equal(view_with_own_noise(network)(planes()), q)  # nothing would end it there
+        assert torch.equal(view_with_own_noise(network)(images()), q)

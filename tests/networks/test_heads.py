@@ -1,4 +1,4 @@
-"""Heads against Eq. 3 worked out by hand."""
+"""Heads of value networks: Eq. 3 and the layers."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ def test_dueling_adds_value_and_centred_advantages() -> None:
     assert head(torch.zeros(1, 1)).tolist() == [[8.0, 9.0, 13.0]]
 
 
-def test_the_mean_of_dueling_values_is_v_for_each_row_of_a_batch() -> None:
+def test_the_mean_over_actions_of_dueling_values_is_v() -> None:
     head, features = DuelingHead(5, (7,), 4, nn.Linear), torch.randn(6, 5)
     torch.testing.assert_close(head(features).mean(dim=1), head.value(features)[:, 0])
     differences = head(features) - head.advantage(features)
     torch.testing.assert_close(differences, differences[:, :1].expand(-1, 4))
 
 
-def test_value_and_advantage_have_hidden_layers_of_their_own() -> None:
+def test_value_and_advantage_have_separate_hidden_layers() -> None:
     head = DuelingHead(3136, (512,), 6, nn.Linear)
     shapes = {name: tuple(p.shape) for name, p in head.named_parameters() if "weight" in name}
     assert shapes == {
@@ -43,7 +43,7 @@ def test_value_and_advantage_have_hidden_layers_of_their_own() -> None:
     }
 
 
-def test_the_q_head_is_hidden_layers_with_relu_between_and_none_at_the_end() -> None:
+def test_the_q_head_has_a_relu_between_layers_and_none_after_the_last() -> None:
     head = QHead(3136, (512,), 6, nn.Linear)
     assert [type(layer) for layer in head.q] == [nn.Linear, nn.ReLU, nn.Linear]
     assert [tuple(p.shape) for p in head.parameters()] == [(512, 3136), (512,), (6, 512), (6,)]
@@ -51,7 +51,7 @@ def test_the_q_head_is_hidden_layers_with_relu_between_and_none_at_the_end() -> 
 
 
 @pytest.mark.parametrize("hidden", [(8,), (8, 9), (8, 9, 10)], ids=str)
-def test_there_is_a_linear_layer_for_each_size(hidden: tuple[int, ...]) -> None:
+def test_fully_connected_has_one_layer_for_each_pair_of_sizes(hidden: tuple[int, ...]) -> None:
     made: list[tuple[int, int]] = []
 
     def linear(inputs: int, outputs: int) -> nn.Module:

@@ -1,4 +1,4 @@
-"""The network of policy and value: its layers, which of them are noisy, and its one vector."""
+"""The actor-critic network: its layers, and which of them are noisy."""
 
 from __future__ import annotations
 
@@ -10,16 +10,10 @@ import torch
 from torch import nn
 
 from noisynet.layers import NoisyLSTMCell, noisy_layers, resample_noise
-from noisynet.networks import (
-    ActorCriticNetwork,
-    ActorCriticNetworkShape,
-    fitting_torso,
-    flatten_parameters,
-    views_of,
-)
+from noisynet.networks import CONVOLUTIONS, ActorCriticNetwork, ActorCriticNetworkShape
 
 A3C = ActorCriticNetworkShape(
-    torso="a3c",
+    convolutions=CONVOLUTIONS["a3c"],
     hidden=(256,),
     cells=None,
     noise=None,
@@ -29,14 +23,14 @@ A3C = ActorCriticNetworkShape(
     learn_sigma=True,
     scale=1 / 255,
 )
-SMALL = dataclasses.replace(A3C, torso="flat", hidden=(8, 7), scale=1.0)
+SMALL = dataclasses.replace(A3C, convolutions=(), hidden=(8, 7), scale=1.0)
 
 
 def make(shape: ActorCriticNetworkShape, observation: tuple[int, ...] = (1, 6)) -> Any:
     return ActorCriticNetwork(shape, observation, 3, torch.Generator().manual_seed(0))
 
 
-def test_the_network_of_the_paper() -> None:
+def test_the_network_of_a3cs_speed_studies() -> None:
     """16 filters of 8×8/4, 32 of 4×4/2, 256 units, then one output for each action, one for V."""
     network = make(A3C, (4, 84, 84))
     shapes = {name: tuple(value.shape) for name, value in network.state_dict().items()}
@@ -54,11 +48,11 @@ def test_the_network_of_the_paper() -> None:
     }
 
 
-def test_policy_and_value_share_every_layer_but_their_own() -> None:
+def test_policy_and_value_share_every_layer_but_their_heads() -> None:
     network = make(SMALL)
-    preference, value, state = network(torch.randn(5, 1, 6))
-    assert (preference.shape, value.shape, state) == ((5, 3), (5,), None)
-    for output, other in ((preference, "value"), (value, "policy")):
+    logits, value, state = network(torch.randn(5, 1, 6))
+    assert (logits.shape, value.shape, state) == ((5, 3), (5,), None)
+    for output, other in ((logits, "value"), (value, "policy")):
         names = [name for name, _ in network.named_parameters()]
         found = torch.autograd.grad(
             output.sum(), list(network.parameters()), retain_graph=True, allow_unused=True
@@ -69,7 +63,7 @@ def test_policy_and_value_share_every_layer_but_their_own() -> None:
         assert reached == {name for name in names if not name.startswith(other)}
 
 
-def test_a_relu_stands_behind_every_hidden_layer() -> None:
+def test_hidden_features_pass_through_a_relu() -> None:
     network = make(SMALL)
     with torch.no_grad():
         features = network.features(torch.randn(50, 1, 6))
@@ -96,9 +90,7 @@ def test_a_relu_stands_behind_every_hidden_layer() -> None:
     ],
     ids=lambda value: str(value) if isinstance(value, dict) else "",  # sets have no order
 )
-def test_the_layers_that_are_asked_for_are_noisy_and_no_others(
-    change: dict[str, Any], expected: set[str]
-) -> None:
+def test_exactly_the_requested_layers_are_noisy(change: dict[str, Any], expected: set[str]) -> None:
     shape = dataclasses.replace(SMALL, **({"noise": "independent"} | change))
     network = make(shape)
     assert set(noisy_layers(network)) == expected
@@ -107,14 +99,14 @@ def test_the_layers_that_are_asked_for_are_noisy_and_no_others(
 
 
 @pytest.mark.parametrize("noise", ["independent", "factorised"])
-def test_noise_is_of_the_kind_and_size_asked_for(noise: Any) -> None:
+def test_noise_and_sigma0_reach_the_layers(noise: Any) -> None:
     network = make(dataclasses.replace(SMALL, noise=noise, sigma0=0.25))
     for layer in noisy_layers(network).values():
         assert layer.noise == noise
         assert layer.sigma0 == 0.25
 
 
-def test_steps_and_environments_are_dimensions_of_their_own() -> None:
+def test_steps_and_environments_are_separate_dimensions() -> None:
     network = make(dataclasses.replace(SMALL, noise="factorised"))
     resample_noise(network, torch.Generator().manual_seed(1), rows=4)
     observation = torch.randn(5, 4, 1, 6)
@@ -123,11 +115,12 @@ def test_steps_and_environments_are_dimensions_of_their_own() -> None:
         alone = [network(of_step)[:2] for of_step in observation]
     assert together[0].shape == (5, 4, 3)
     assert together[1].shape == (5, 4)
-    for part in (0, 1):
-        torch.testing.assert_close(together[part], torch.stack([step[part] for step in alone]))
+    for output in (0, 1):  # logits and V
+        expected = torch.stack([step[output] for step in alone])
+        torch.testing.assert_close(together[output], expected)
 
 
-def test_an_lstm_remembers() -> None:
+def test_an_lstm_carries_its_state() -> None:
     network = make(dataclasses.replace(SMALL, cells=5))
     x = torch.randn(2, 1, 6)
     first, _, state = network(x)
@@ -137,61 +130,7 @@ def test_an_lstm_remembers() -> None:
     assert not torch.allclose(state[0], after[0])
 
 
-def test_frozen_deviations_need_no_gradient() -> None:
+def test_frozen_sigmas_need_no_gradient() -> None:
     network = make(dataclasses.replace(SMALL, noise="independent", learn_sigma=False))
     frozen = {name for name, p in network.named_parameters() if not p.requires_grad}
     assert frozen == {name for name, _ in network.named_parameters() if "sigma" in name}
-
-
-@pytest.mark.parametrize(
-    ("frame", "expected"),
-    [((84, 84), "a3c"), ((3, 96, 96), "a3c"), ((4, 10, 10), "minatar"), ((6,), "flat")],
-    ids=str,
-)
-def test_frames_choose_their_convolutions(frame: tuple[int, ...], expected: str) -> None:
-    assert fitting_torso(frame, "a3c") == expected
-
-
-# --- one vector ----------------------------------------------------------------------------------
-
-
-def test_parameters_are_views_of_one_vector_in_their_own_layout() -> None:
-    network = make(dataclasses.replace(A3C, noise="factorised"), (4, 84, 84))
-    before = {name: value.clone() for name, value in network.state_dict().items()}
-    flat = flatten_parameters(network)
-    after = network.state_dict()
-    assert all(torch.equal(value, after[name]) for name, value in before.items())
-    for name, parameter in network.named_parameters():
-        assert parameter.untyped_storage().data_ptr() == flat.untyped_storage().data_ptr()
-        assert (parameter.data_ptr() - flat.data_ptr()) % 64 == 0, name
-    for index in (0, 2):
-        weight = network.torso.layers[index].weight
-        assert weight.is_contiguous(memory_format=torch.channels_last)
-    flat.zero_()
-    assert all(not value.any() for value in network.state_dict().values())
-
-
-def test_no_two_parameters_overlap() -> None:
-    network = make(dataclasses.replace(SMALL, noise="independent", cells=3))
-    flat = flatten_parameters(network)
-    flat.zero_()
-    for view in views_of(flat, network):
-        view += 1
-    assert float(flat.max()) == 1.0
-    assert int(flat.sum()) == sum(p.numel() for p in network.parameters())
-
-
-def test_a_vector_of_gradients_has_the_places_of_the_parameters() -> None:
-    network = make(A3C, (4, 84, 84))
-    flat = flatten_parameters(network)
-    other = torch.zeros_like(flat)
-    for view, parameter in zip(views_of(other, network), network.parameters(), strict=True):
-        view.copy_(parameter.detach())
-    assert torch.equal(other, flat)
-
-
-def test_what_is_not_trained_stays_where_it_is() -> None:
-    network = make(dataclasses.replace(SMALL, noise="independent", learn_sigma=False))
-    flat = flatten_parameters(network)
-    flat.zero_()
-    assert all(bool((p > 0).all()) for n, p in network.named_parameters() if "sigma" in n)

@@ -1,7 +1,7 @@
-"""The gradient of one roll-out, worked out in NumPy: forward, returns and backward by hand.
+"""The gradient of a roll-out against an implementation in NumPy without automatic differentiation.
 
-The transcription below knows nothing of autograd: every derivative is written down. It takes each
-environment and each step by itself, with weights μ + σ⊙ε of that environment's own noise.
+The reference computes every environment and every step separately, with weights μ + σ⊙ε of that
+environment's own sample.
 """
 
 from __future__ import annotations
@@ -16,14 +16,13 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 
 from noisynet.agents import ActorCriticAgent, Rollout
-from noisynet.config import ActorCriticConfig, build_config
-from noisynet.envs import EnvironmentSpec
+from noisynet.config import ACTOR_CRITIC_AGENTS
 from noisynet.layers import NoisyLinear
 
-SPEC = EnvironmentSpec("deep_sea/4", 3, (6,), "float32", 1, 1)
+from .synthetic import NOISY_A3C_AGENTS, Spec, make_actor_critic_agent, observations
+from .synthetic import ROLLOUT_STEPS as STEPS
+
 DISCOUNT = 0.9
-STEPS = 5
-AGENTS = ("a3c", "noisynet-a3c", "noisynet-a3c-factorised")
 
 Floats = NDArray[np.float64]
 
@@ -31,27 +30,18 @@ Floats = NDArray[np.float64]
 def make(name: str, *settings: str) -> ActorCriticAgent:
     fixed = [
         "network.hidden=[7]",
-        "network.cells=4",
-        "envs_per_worker=1",
         "learning.max_gradient_norm=null",
         f"learning.discount={DISCOUNT}",
     ]
     if name != "a3c":  # enough noise that a wrong sample shows
         fixed.append("exploration.sigma0=0.8")
-    return agent_of(name, SPEC, *fixed, *settings)
+    return make_actor_critic_agent(name, *fixed, *settings)
 
 
-def agent_of(name: str, spec: EnvironmentSpec, *settings: str) -> ActorCriticAgent:
-    config = build_config(name, spec.name, settings=settings)
-    assert isinstance(config, ActorCriticConfig)
-    return ActorCriticAgent(config, spec)
-
-
-def played(agent: ActorCriticAgent, seed: int = 0) -> Rollout:
-    """A roll-out under way in every environment, acted by the agent itself."""
+def act_rollout(agent: ActorCriticAgent, seed: int = 0) -> Rollout:
+    """A roll-out without the end of an episode, with the agent's own actions."""
     rng, count = np.random.default_rng(seed), agent.num_envs
-    shape = (STEPS + 1, count, 1, 6)
-    observation = rng.standard_normal(shape, dtype=np.float32)
+    observation = observations(STEPS + 1, count, seed=seed)
     begins = np.zeros((STEPS + 1, count), bool)
     agent.begin_rollout()
     action = np.stack([agent.act(observation[t], begins[t]) for t in range(STEPS)])
@@ -65,11 +55,11 @@ def played(agent: ActorCriticAgent, seed: int = 0) -> Rollout:
     )
 
 
-# --- the transcription ---------------------------------------------------------------------------
+# --- the reference in NumPy ----------------------------------------------------------------------
 
 
 class Affine:
-    """y = Wx + b of a layer of the network, with the noise of one environment."""
+    """y = Wx + b of a layer with the noise of one environment."""
 
     def __init__(self, layer: Any, env: int, suffix: str = "") -> None:
         def array(value: torch.Tensor) -> Floats:
@@ -98,7 +88,7 @@ class Affine:
         return self.w @ x + self.b
 
     def backward(self, x: Floats, dy: Floats) -> Floats:
-        """dx; the gradients of the weights are added up."""
+        """dx; weight gradients are accumulated."""
         self.dw += np.outer(dy, x)
         self.db += dy
         return self.w.T @ dy
@@ -119,7 +109,7 @@ def sigmoid(x: Floats) -> Floats:
 
 
 class OneEnvironment:
-    """The network with the noise of one environment, stepped forward and then backward."""
+    """The network with the noise of one environment."""
 
     def __init__(self, agent: ActorCriticAgent, env: int) -> None:
         network = agent.online
@@ -138,7 +128,7 @@ class OneEnvironment:
         self.recurrent = list(self.layers.values())[3:]
 
     def forward(self, x: Floats, h: Floats, c: Floats) -> dict[str, Floats]:
-        """Everything of one step that the way back needs."""
+        """Everything of one step that the backward pass needs."""
         z = self.layers["hidden.0"](x)
         found = {"x": x, "z": z, "y": np.maximum(z, 0), "h0": h, "c0": c}
         out = found["y"]
@@ -149,15 +139,15 @@ class OneEnvironment:
             c1 = f * c + i * g
             out = o * np.tanh(c1)
             found |= {"i": i, "f": f, "g": g, "o": o, "c": c1, "h": out}
-        preference = self.layers["policy"](out)
-        pi = np.exp(preference - preference.max())
+        logits = self.layers["policy"](out)
+        pi = np.exp(logits - logits.max())
         return found | {"out": out, "pi": pi / pi.sum(), "v": self.layers["value"](out)}
 
     def backward(
-        self, step: dict[str, Floats], dpreference: Floats, dv: Floats, dh: Floats, dc: Floats
+        self, step: dict[str, Floats], dlogits: Floats, dv: Floats, dh: Floats, dc: Floats
     ) -> tuple[Floats, Floats]:
-        """One step back: dh and dc of the step before."""
-        dout = self.layers["policy"].backward(step["out"], dpreference)
+        """dh and dc of the previous step."""
+        dout = self.layers["policy"].backward(step["out"], dlogits)
         dout = dout + self.layers["value"].backward(step["out"], dv)
         if self.cell:
             inputs, hiddens = self.recurrent
@@ -186,7 +176,7 @@ class OneEnvironment:
         }
 
 
-def by_hand(agent: ActorCriticAgent, rollout: Rollout) -> tuple[dict[str, Floats], float]:
+def reference(agent: ActorCriticAgent, rollout: Rollout) -> tuple[dict[str, Floats], float]:
     """The gradient of every parameter, and the loss."""
     exploration, learning = agent.config.exploration, agent.config.learning
     beta = getattr(exploration, "beta", 0.0)
@@ -194,19 +184,19 @@ def by_hand(agent: ActorCriticAgent, rollout: Rollout) -> tuple[dict[str, Floats
     loss, count = 0.0, agent.num_envs
     for env in range(count):
         network = OneEnvironment(agent, env)
-        blank = np.zeros(agent.config.network.cells)
-        h, c = blank, blank
-        if agent._memory_at_begin is not None:
-            h, c = (part[env].double().numpy() for part in agent._memory_at_begin)
-        steps, after = [], []  # what is remembered after each step
+        zeros = np.zeros(agent.config.network.cells)
+        h, c = zeros, zeros
+        if agent._lstm_state_at_begin is not None:
+            h, c = (state[env].double().numpy() for state in agent._lstm_state_at_begin)
+        steps, after = [], []  # of the forward pass, and the LSTM state after each step
         for t in range(STEPS):
             if rollout.begins[t, env]:
-                h, c = blank, blank
+                h, c = zeros, zeros
             steps.append(network.forward(rollout.observation[t, env].ravel() * 1.0, h, c))
             h, c = steps[-1].get("h", h), steps[-1].get("c", c)
             after.append((h, c))
         if rollout.begins[STEPS, env]:
-            h, c = blank, blank
+            h, c = zeros, zeros
         q = network.forward(rollout.observation[STEPS, env].ravel() * 1.0, h, c)["v"]
         returns = []
         for t in reversed(range(STEPS)):
@@ -215,7 +205,7 @@ def by_hand(agent: ActorCriticAgent, rollout: Rollout) -> tuple[dict[str, Floats
             q = rollout.reward[t, env] + rollout.discount[t, env] * q
             returns.append(q)
         returns.reverse()
-        dh, dc = np.zeros_like(blank), np.zeros_like(blank)
+        dh, dc = np.zeros_like(zeros), np.zeros_like(zeros)
         for t in reversed(range(STEPS)):
             step, action = steps[t], rollout.action[t, env]
             pi, advantage = step["pi"], returns[t] - step["v"]
@@ -224,24 +214,24 @@ def by_hand(agent: ActorCriticAgent, rollout: Rollout) -> tuple[dict[str, Floats
             loss += float(learning.value_weight * 0.5 * advantage[0] ** 2) / count
             loss -= beta * float(entropy) / count
             chosen = np.eye(len(pi))[action]
-            dpreference = (pi - chosen) * advantage + beta * pi * (np.log(pi) + entropy)
+            dlogits = (pi - chosen) * advantage + beta * pi * (np.log(pi) + entropy)
             dv = -learning.value_weight * advantage
-            dh, dc = network.backward(step, dpreference / count, dv / count, dh, dc)
+            dh, dc = network.backward(step, dlogits / count, dv / count, dh, dc)
             if rollout.begins[t, env]:
-                dh, dc = np.zeros_like(blank), np.zeros_like(blank)
+                dh, dc = np.zeros_like(zeros), np.zeros_like(zeros)
         for name, gradient in network.gradients().items():
             total[name] = total.get(name, 0) + gradient
     return total, loss
 
 
 def check(agent: ActorCriticAgent, rollout: Rollout) -> None:
-    expected, loss = by_hand(agent, rollout)
+    expected, loss = reference(agent, rollout)
     learnt = agent.learn(rollout)
     views = dict(zip(dict(agent.online.named_parameters()), agent._gradients, strict=True))
     assert views.keys() == expected.keys()
     for name, gradient in views.items():
         largest = np.abs(expected[name]).max()
-        assert largest > 1e-6, f"{name} learns nothing here"
+        assert largest > 1e-6, f"{name} has no gradient here"
         np.testing.assert_allclose(
             gradient.numpy(), expected[name], rtol=1e-3, atol=2e-5 * largest, err_msg=name
         )
@@ -255,34 +245,34 @@ def check(agent: ActorCriticAgent, rollout: Rollout) -> None:
 
 
 @pytest.mark.parametrize("envs", [1, 3])
-@pytest.mark.parametrize("agent", AGENTS)
-def test_a_roll_out_under_way_is_bootstrapped(agent: str, envs: int) -> None:
+@pytest.mark.parametrize("agent", ACTOR_CRITIC_AGENTS)
+def test_an_unfinished_episode_is_bootstrapped(agent: str, envs: int) -> None:
     made = make(agent, f"envs_per_worker={envs}")
-    check(made, played(made))
+    check(made, act_rollout(made))
 
 
 @pytest.mark.parametrize("t", [STEPS - 1, 2])
-@pytest.mark.parametrize("agent", AGENTS)
-def test_a_roll_out_with_a_terminal_state(agent: str, t: int) -> None:
+@pytest.mark.parametrize("agent", ACTOR_CRITIC_AGENTS)
+def test_a_terminal_state_is_not_bootstrapped(agent: str, t: int) -> None:
     made = make(agent)
-    rollout = played(made)
+    rollout = act_rollout(made)
     rollout.discount[t] = 0
     rollout.begins[t + 1] = True
     check(made, rollout)
 
 
 @pytest.mark.parametrize("t", [STEPS - 1, 2])
-@pytest.mark.parametrize("agent", AGENTS)
-def test_a_roll_out_with_an_episode_that_was_cut(agent: str, t: int) -> None:
+@pytest.mark.parametrize("agent", ACTOR_CRITIC_AGENTS)
+def test_a_truncated_episode_is_bootstrapped_from_its_final_observation(agent: str, t: int) -> None:
     made = make(agent)
-    rollout = played(made)
+    rollout = act_rollout(made)
     rollout.cut[t] = rollout.begins[t + 1] = True
     final = np.random.default_rng(9).standard_normal((1, 1, 6), dtype=np.float32)
     check(made, dataclasses.replace(rollout, final={t: final}))
 
 
-def eventful(rollout: Rollout) -> Rollout:
-    """Environment 0 ends a game, 1 loses a life, 2 is cut in the midst and 0 at the end."""
+def with_episode_ends(rollout: Rollout) -> Rollout:
+    """Environment 0 terminates, 1 loses a life, 2 is truncated, and 0 is truncated at the end."""
     rollout.discount[1, 0] = 0
     rollout.begins[2, 0] = True
     rollout.discount[3, 1] = 0
@@ -298,44 +288,43 @@ def eventful(rollout: Rollout) -> Rollout:
     [(), ("exploration.layers=heads",), ("recurrent=true",), ("recurrent=true", "noisy_lstm=true")],
     ids=str,
 )
-@pytest.mark.parametrize("agent", AGENTS)
-def test_a_batch_of_eventful_roll_outs_each_with_noise_of_its_own(
+@pytest.mark.parametrize("agent", ACTOR_CRITIC_AGENTS)
+def test_environments_with_episode_ends_and_their_own_samples(
     agent: str, settings: tuple[str, ...]
 ) -> None:
     if agent == "a3c":
         settings = tuple(s for s in settings if s == "recurrent=true")
     made = make(agent, "envs_per_worker=3", *settings)
     made.begin_rollout()
-    for seed in range(3):  # the LSTM remembers something when the roll-out begins
-        noise = np.random.default_rng(seed).standard_normal((3, 1, 6), dtype=np.float32)
-        made.act(noise, np.zeros(3, bool))
-    check(made, eventful(played(made)))
+    for seed in range(3):  # the LSTM state is not zero when the roll-out begins
+        made.act(observations(3, seed=seed), np.zeros(3, bool))
+    check(made, with_episode_ends(act_rollout(made)))
 
 
 @pytest.mark.parametrize("settings", [(), ("noisy_lstm=true",)], ids=str)
-@pytest.mark.parametrize("agent", AGENTS[1:])
-def test_a_recurrent_roll_out_with_an_episode_that_begins_inside(
-    agent: str, settings: tuple[str, ...]
-) -> None:
+@pytest.mark.parametrize("agent", NOISY_A3C_AGENTS)
+def test_the_lstm_state_is_reset_within_a_roll_out(agent: str, settings: tuple[str, ...]) -> None:
     made = make(agent, "recurrent=true", *settings)
-    first = played(made)
+    first = act_rollout(made)
     made.learn(first)
-    rollout = played(made, seed=1)  # goes on from what is remembered of the first
-    assert made._memory_at_begin is not None
-    assert bool(made._memory_at_begin[0].abs().max() > 0)
+    rollout = act_rollout(made, seed=1)  # begins with the LSTM state of the first
+    assert made._lstm_state_at_begin is not None
+    assert bool(made._lstm_state_at_begin[0].abs().max() > 0)
     rollout.discount[1] = 0
     rollout.begins[2] = True
     check(made, rollout)
 
 
 @pytest.mark.parametrize("noise", ["independent", "factorised"])
-def test_convolutions_and_layers_above_them_get_the_gradient_of_plain_torch(noise: str) -> None:
-    """One step that ends the game, with every weight a tensor by itself in torch's own layout."""
-    spec = EnvironmentSpec("atari/pong", 4, (36, 36), "uint8", 2, 1)
+def test_convolutional_networks_have_the_gradient_of_autograd_on_contiguous_weights(
+    noise: str,
+) -> None:
+    """Every weight is a separate contiguous tensor there, not a view of one vector."""
+    spec = Spec("atari/pong", 4, (36, 36), "uint8", 2, 1 / 255)
     name = "noisynet-a3c" if noise == "independent" else "noisynet-a3c-factorised"
-    fixed = ["network.hidden=[6, 5]", "learning.max_gradient_norm=null", "envs_per_worker=1"]
-    agent = agent_of(name, spec, *fixed)
-    observation = np.random.default_rng(0).integers(256, size=(2, 1, 2, 36, 36), dtype=np.uint8)
+    settings = ["network.torso=a3c", "network.hidden=[6, 5]", "learning.max_gradient_norm=null"]
+    agent = make_actor_critic_agent(name, *settings, spec=spec)
+    observation = observations(2, 1, spec=spec)
     rollout = Rollout(
         observation=observation,
         action=np.array([[2]]),
@@ -381,15 +370,15 @@ def test_convolutions_and_layers_above_them_get_the_gradient_of_plain_torch(nois
         torch.testing.assert_close(views[name], leaf.grad, rtol=1e-3, atol=1e-6, msg=name)
 
 
-def test_a_long_gradient_is_clipped_to_the_longest_allowed() -> None:
+def test_the_gradient_is_clipped_by_its_norm() -> None:
     made = make("a3c")
-    rollout = played(made)
+    rollout = act_rollout(made)
     free = made.learn(rollout)
     whole = made.gradient.clone()
     clipped = make("a3c", "learning.max_gradient_norm=0.01")
-    learnt = clipped.learn(played(clipped))
+    learnt = clipped.learn(act_rollout(clipped))
     assert learnt.gradient_norm == free.gradient_norm > 0.01
     torch.testing.assert_close(clipped.gradient, whole * (0.01 / free.gradient_norm))
     short = make("a3c", "learning.max_gradient_norm=1000")
-    short.learn(played(short))
+    short.learn(act_rollout(short))
     assert torch.equal(short.gradient, whole)
