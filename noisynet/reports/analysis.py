@@ -11,6 +11,8 @@ import numpy as np
 
 from noisynet import paper
 from noisynet.reports.agents import AgentKind, Contender
+from noisynet.reports.load_metrics import Noise
+from noisynet.reports.load_runs import SUITES
 from noisynet.reports.published import (
     REFERENCES,
     PublishedScore,
@@ -18,8 +20,6 @@ from noisynet.reports.published import (
     atari_references,
     published_scores,
 )
-from noisynet.reports.reading import SUITES
-from noisynet.reports.rows import Noise
 from noisynet.reports.scores import (
     Estimate,
     Floats,

@@ -14,7 +14,8 @@ from matplotlib.ticker import MaxNLocator, PercentFormatter
 
 from noisynet.reports.agents import Contender
 from noisynet.reports.analysis import Analysis
-from noisynet.reports.drawing import (
+from noisynet.reports.load_metrics import Noise
+from noisynet.reports.plotting import (
     WIDTH,
     Drawing,
     band,
@@ -24,7 +25,6 @@ from noisynet.reports.drawing import (
     line_style,
     new_figure,
 )
-from noisynet.reports.rows import Noise
 from noisynet.reports.scores import (
     HUMAN,
     Estimate,

@@ -12,8 +12,8 @@ from typing import Final
 from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
 
-from noisynet.reports.drawing import Image
-from noisynet.reports.formats import Table
+from noisynet.reports.plotting import Image
+from noisynet.reports.table_formats import Table
 
 _SVG_BYTES: Final = 400_000
 """Larger drawings are shown as PNG: fifty panels of vectors make a page slow."""

@@ -14,7 +14,6 @@ from typing import Final, Literal, TextIO
 import numpy as np
 
 from noisynet.reports.agents import AGENTS, BASELINE, STYLES
-from noisynet.reports.formats import Cell, Table, TableForm, number, render, words
 from noisynet.reports.published import (
     PRINTED,
     ReferenceName,
@@ -31,6 +30,7 @@ from noisynet.reports.scores import (
     relative_score,
     tally,
 )
+from noisynet.reports.table_formats import Cell, Table, TableForm, number, render, words
 
 HALF_A_POINT: Final = 0.5
 """Scores of Table 3 are known to this; so are the per cents of Tables 1 and 2."""

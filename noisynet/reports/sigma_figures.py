@@ -13,7 +13,8 @@ from matplotlib.ticker import MaxNLocator
 
 from noisynet.reports.agents import Contender
 from noisynet.reports.analysis import Analysis
-from noisynet.reports.drawing import (
+from noisynet.reports.load_metrics import SIGMA_POINTS
+from noisynet.reports.plotting import (
     WIDTH,
     Drawing,
     frames_axis,
@@ -22,7 +23,6 @@ from noisynet.reports.drawing import (
     other_style,
     short_task,
 )
-from noisynet.reports.rows import SIGMA_POINTS
 from noisynet.reports.scores import Floats, mean_over_seeds
 
 _SIGMA_GAMES: Final = 5

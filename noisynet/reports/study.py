@@ -10,9 +10,9 @@ from functools import cached_property
 import numpy as np
 
 from noisynet.reports.agents import BASELINE, AgentKind, Contender, contender
+from noisynet.reports.load_metrics import Noise
+from noisynet.reports.load_runs import SUITES, Protocol, ReportError, Run
 from noisynet.reports.published import source_references
-from noisynet.reports.reading import SUITES, Protocol, ReportError, Run
-from noisynet.reports.rows import Noise
 from noisynet.reports.scores import Floats, run_score
 
 

@@ -9,8 +9,8 @@ import pytest
 
 from noisynet.reports.agents import contender
 from noisynet.reports.analysis import Analysis, normaliser_of
+from noisynet.reports.load_runs import find_runs, read_runs
 from noisynet.reports.published import ReferenceName
-from noisynet.reports.reading import find_runs, read_runs
 from noisynet.reports.scores import Reference, Tally, mean_score
 from noisynet.reports.study import make_studies
 

@@ -13,11 +13,11 @@ from matplotlib.figure import Figure
 
 from noisynet.reports.agents import STYLES, contender
 from noisynet.reports.analysis import Analysis, normaliser_of
-from noisynet.reports.drawing import Drawing, figure_style, line_style, render, short_number
-from noisynet.reports.figures import paper_figures
-from noisynet.reports.grid_figures import grid_figures
+from noisynet.reports.curve_figures import grid_figures
 from noisynet.reports.interval_figures import interval_figures
-from noisynet.reports.reading import find_runs, read_runs
+from noisynet.reports.load_runs import find_runs, read_runs
+from noisynet.reports.paper_figures import paper_figures
+from noisynet.reports.plotting import Drawing, figure_style, line_style, render, short_number
 from noisynet.reports.sigma_figures import choose_games, sigma_figures
 from noisynet.reports.study import make_studies
 

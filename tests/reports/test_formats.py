@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from noisynet.reports.formats import Cell, Table, interval, number, render, words
+from noisynet.reports.table_formats import Cell, Table, interval, number, render, words
 
 TABLE = Table(
     "table-x",

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from noisynet.reports import ReportError, ReportSummary, write_report
-from noisynet.reports.drawing import Image
+from noisynet.reports.plotting import Image
 
 from . import synthetic_study
 from .browser import Browser
@@ -43,7 +43,7 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> ReportSummary:
 def nothing_is_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
     """Figures are empty: drawing them is tested elsewhere and takes the time."""
     monkeypatch.setattr(
-        "noisynet.reports.drawing.render", lambda drawing: Image(drawing, 7.0, b"", b"<svg/>")
+        "noisynet.reports.plotting.render", lambda drawing: Image(drawing, 7.0, b"", b"<svg/>")
     )
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from noisynet.reports.reading import ReportError, find_runs, read_run, read_runs
+from noisynet.reports.load_runs import ReportError, find_runs, read_run, read_runs
 from noisynet.runs import MetricsLog, RunDamaged
 
 from .conftest import WriteRun

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from noisynet.reports.agents import contender
-from noisynet.reports.reading import ReportError, find_runs, read_runs
+from noisynet.reports.load_runs import ReportError, find_runs, read_runs
 from noisynet.reports.study import Study, make_studies
 
 from .conftest import WriteRun

@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from noisynet.reports.analysis import Analysis, normaliser_of
-from noisynet.reports.comparisons import aggregates, comparison, noise_on_and_off
-from noisynet.reports.formats import Cell, Table
-from noisynet.reports.ledger import cost, missing, runs
-from noisynet.reports.reading import find_runs, read_runs
+from noisynet.reports.comparison_tables import aggregates, comparison, noise_on_and_off
+from noisynet.reports.load_runs import find_runs, read_runs
+from noisynet.reports.measured_tables import raw_scores, relative_scores, table_1, table_2
+from noisynet.reports.run_tables import cost, missing, runs
 from noisynet.reports.study import make_studies
-from noisynet.reports.tables import raw_scores, relative_scores, table_1, table_2
+from noisynet.reports.table_formats import Cell, Table
 
 from .conftest import WriteRun
 

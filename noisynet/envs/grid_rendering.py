@@ -1,4 +1,4 @@
-"""Screens for environments that have none: planes of cells painted in fixed colours."""
+"""Renders grid worlds, which have no screen of their own: cells in fixed colours."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ TREASURE: Final[Colour] = (88, 196, 104)
 TRAIL: Final[Colour] = (84, 84, 104)
 
 CHANNEL_COLOURS: Final[dict[str, Colour]] = {
-    # the player's side
+    # the player
     "player": PLAYER,
     "paddle": PLAYER,
     "chicken": PLAYER,
@@ -27,7 +27,7 @@ CHANNEL_COLOURS: Final[dict[str, Colour]] = {
     "sub_front": PLAYER,
     "sub_back": (190, 150, 40),
     "friendly_bullet": (255, 246, 200),
-    # the other side
+    # opponents
     "enemy": ENEMY,
     "alien": ENEMY,
     "alien_left": ENEMY,
@@ -36,14 +36,14 @@ CHANNEL_COLOURS: Final[dict[str, Colour]] = {
     "enemy_fish": ENEMY,
     "enemy_sub": (178, 60, 140),
     "enemy_bullet": (255, 150, 150),
-    # what is collected, hit or read
+    # objects and gauges
     "ball": (240, 240, 240),
     "brick": (72, 136, 224),
     "gold": TREASURE,
     "diver": TREASURE,
     "diver_guage": TREASURE,
     "oxygen_guage": (96, 200, 224),
-    # where something came from; Freeway's five channels also tell how fast
+    # motion; Freeway has one channel for each speed
     "trail": TRAIL,
     "speed1": (150, 90, 90),
     "speed2": (130, 84, 92),
@@ -54,11 +54,11 @@ CHANNEL_COLOURS: Final[dict[str, Colour]] = {
 """Colour of each of MinAtar's channels, by MinAtar's own names."""
 
 
-def paint_planes(layers: Sequence[tuple[NDArray[np.bool_], Colour]]) -> NDArray[np.uint8]:
-    """Paint layers of cells over each other, the first at the bottom.
+def render_cells(layers: Sequence[tuple[NDArray[np.bool_], Colour]]) -> NDArray[np.uint8]:
+    """Render layers of cells over each other, the first at the bottom.
 
     Args:
-        layers: pairs of cells [H, W] to fill and their colour; at least one.
+        layers: at least one pair of a mask [H, W] and its colour.
 
     Returns:
         uint8 [H·16, W·16, 3].

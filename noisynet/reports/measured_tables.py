@@ -9,9 +9,9 @@ import numpy as np
 
 from noisynet.reports.agents import Contender
 from noisynet.reports.analysis import PUBLISHED_FRAMES, Analysis
-from noisynet.reports.formats import Cell, Table, number, words
 from noisynet.reports.published import PRINTED
 from noisynet.reports.scores import improvement, mean_score, median_score, spread
+from noisynet.reports.table_formats import Cell, Table, number, words
 
 FACTORISED = "noisynet-a3c-factorised"
 

@@ -14,7 +14,7 @@ from matplotlib.ticker import MaxNLocator
 
 from noisynet.reports.agents import Contender
 from noisynet.reports.analysis import FAMILIES, Analysis
-from noisynet.reports.drawing import (
+from noisynet.reports.plotting import (
     WIDTH,
     Drawing,
     dots,

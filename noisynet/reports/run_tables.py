@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from noisynet.reports.analysis import Analysis
-from noisynet.reports.formats import Table, number, words
+from noisynet.reports.table_formats import Table, number, words
 
 
 def cost(analysis: Analysis) -> Table:

@@ -12,7 +12,7 @@ from typing import Any, Final
 import numpy as np
 
 from noisynet.reports.agents import AGENTS, STYLES
-from noisynet.reports.rows import (
+from noisynet.reports.load_metrics import (
     Curve,
     Noise,
     Timing,

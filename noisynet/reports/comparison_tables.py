@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from noisynet.reports.analysis import Analysis
-from noisynet.reports.formats import Table, interval, number, words
+from noisynet.reports.measured_tables import raw_cell
 from noisynet.reports.scores import (
     interquartile_mean,
     mean_score,
@@ -13,7 +13,7 @@ from noisynet.reports.scores import (
     optimality_gap,
     tally,
 )
-from noisynet.reports.tables import raw_cell
+from noisynet.reports.table_formats import Table, interval, number, words
 
 
 def comparison(analysis: Analysis) -> Table:

@@ -20,7 +20,7 @@ if importlib.util.find_spec("ray") is None:
 
 pytestmark = [
     pytest.mark.slow,
-    # Ray's own, at its import and while its processes end.
+    # Ray warns at import and at shutdown.
     pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::DeprecationWarning"),
     pytest.mark.filterwarnings("ignore::ResourceWarning"),
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
@@ -33,30 +33,30 @@ STARTS: Final = 5
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Any]:
-    """Two nodes of one core each; `add_node` below brings back what a test has killed."""
+    """Two nodes of one core each."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
         module = importlib.import_module("ray.cluster_utils")
-        made = patient(lambda: module.Cluster(True, head_node_args=NODE))
+        made = retried(lambda: module.Cluster(True, head_node_args=NODE))
         add_node(made)
         yield made
         made.shutdown()
 
 
 def add_node(cluster: Any) -> None:
-    patient(lambda: cluster.add_node(**NODE))
+    retried(lambda: cluster.add_node(**NODE))
     cluster.wait_for_nodes()
 
 
-def patient(start: Callable[[], Any]) -> Any:
-    """Ray gives its nodes 30 s to start, which is little on a busy machine."""
+def retried(start: Callable[[], Any]) -> Any:
+    """Retry: Ray gives its nodes 30 s to start, too little on a busy machine."""
     for _ in range(STARTS):
         try:
             return start()
         except Exception as error:
             if "timed out during startup" not in str(error):
                 raise
-    pytest.skip(f"Ray could not start a node, {STARTS} times")
+    pytest.skip(f"Ray could not start a node in {STARTS} attempts")
 
 
 def nodes_of(sweeps: Sweeps, name: str) -> list[str]:
@@ -64,46 +64,46 @@ def nodes_of(sweeps: Sweeps, name: str) -> list[str]:
     return re.findall(r"node (\w+), task", (sweeps.out / f"{name}.log").read_text())
 
 
-def test_runs_land_on_both_nodes(sweeps: Sweeps, cluster: Any) -> None:
+def test_runs_are_scheduled_on_both_nodes(sweeps: Sweeps, cluster: Any) -> None:
     sweeps.order({name: {"hold_at": 75} for name in NAMES[:2]})
     sweep = sweeps.start(on="ray", address=cluster.address)
-    until(lambda: sweeps.have_come_to(50, NAMES[:2]))
+    until(lambda: sweeps.are_at(50, NAMES[:2]))
     sweeps.gate.touch()
-    said, on_the_way = sweep.communicate()
-    assert (sweep.returncode, "4 of 4 runs done" in said) == (0, True), on_the_way
+    summary, log = sweep.communicate()
+    assert (sweep.returncode, "4 of 4 runs done" in summary) == (0, True), log
     assert len({nodes_of(sweeps, name)[0] for name in NAMES[:2]}) == 2
     assert [sweeps.starts(name) for name in NAMES] == [[0]] * 4
-    before = {name: sweeps.traces(name) for name in NAMES}
+    before = {name: sweeps.metrics_stat(name) for name in NAMES}
     assert sweeps.start(on="ray", address=cluster.address).wait() == 0
-    assert {name: sweeps.traces(name) for name in NAMES} == before
+    assert {name: sweeps.metrics_stat(name) for name in NAMES} == before
 
 
-def test_a_killed_run_is_started_again_from_its_checkpoint(sweeps: Sweeps, cluster: Any) -> None:
+def test_a_killed_run_is_restarted_from_its_checkpoint(sweeps: Sweeps, cluster: Any) -> None:
     sweeps.order({NAMES[0]: {"kill_at": 75}, NAMES[1]: {"fail_at": 75}})
     sweep = sweeps.start(on="ray", address=cluster.address, environments="deep_sea/4")
-    said, on_the_way = sweep.communicate()
-    assert sweep.returncode == 1, on_the_way
+    summary, log = sweep.communicate()
+    assert sweep.returncode == 1, log
     assert sweeps.starts(NAMES[0]) == [0, 50]
-    assert "1 of 2 runs done, 1 failed" in said
-    assert f"{NAMES[1]}: expected a finite loss, got nan; lower the learning rate" in said
+    assert "1 of 2 runs done, 1 failed" in summary
+    assert f"{NAMES[1]}: expected a finite loss, got nan; lower the learning rate" in summary
 
 
 def test_killing_a_node_moves_its_runs(sweeps: Sweeps, cluster: Any) -> None:
     sweeps.order({name: {"hold_at": 75} for name in NAMES[:2]})
     sweep = sweeps.start(on="ray", address=cluster.address, environments="deep_sea/4")
-    until(lambda: sweeps.have_come_to(50, NAMES[:2]))
+    until(lambda: sweeps.are_at(50, NAMES[:2]))
     there = {name: nodes_of(sweeps, name)[0] for name in NAMES[:2]}
     pids = [sweeps.pid(name) for name in NAMES[:2]]
     (second,) = cluster.worker_nodes
     cluster.remove_node(second, allow_graceful=False)
     until(lambda: any(has_ended(pid) for pid in pids))
     sweeps.gate.touch()
-    said, on_the_way = sweep.communicate()
-    assert (sweep.returncode, "2 of 2 runs done" in said) == (0, True), on_the_way
+    summary, log = sweep.communicate()
+    assert (sweep.returncode, "2 of 2 runs done" in summary) == (0, True), log
     moved = [name for name in there if len(nodes_of(sweeps, name)) > 1]
-    assert len(moved) == 1, on_the_way
+    assert len(moved) == 1, log
     assert set(nodes_of(sweeps, moved[0])) == set(there.values())
-    # Its process had the time for a checkpoint, or it had not.
+    # Its process may or may not have had time for a checkpoint.
     assert sweeps.starts(moved[0]) in ([0, 50], [0, 75])
     add_node(cluster)
 
@@ -111,31 +111,31 @@ def test_killing_a_node_moves_its_runs(sweeps: Sweeps, cluster: Any) -> None:
 def test_a_signal_saves_the_runs_of_every_node(sweeps: Sweeps, cluster: Any) -> None:
     sweeps.order({name: {"hold_at": 75} for name in NAMES})
     sweep = sweeps.start(on="ray", address=cluster.address)
-    until(lambda: sweeps.have_come_to(50, NAMES[:2]))
+    until(lambda: sweeps.are_at(50, NAMES[:2]))
     os.kill(sweep.pid, signal.SIGTERM)
-    said, on_the_way = sweep.communicate()
-    assert sweep.returncode == 143, on_the_way
-    assert "0 of 4 runs done" in said
+    summary, log = sweep.communicate()
+    assert sweep.returncode == 143, log
+    assert "0 of 4 runs done" in summary
     assert [sweeps.frames(name) for name in NAMES] == [75, 75, 0, 0]
 
 
-def test_a_killed_driver_is_continued_by_the_same_command(sweeps: Sweeps, cluster: Any) -> None:
+def test_the_same_command_resumes_a_killed_driver(sweeps: Sweeps, cluster: Any) -> None:
     sweeps.order({name: {"hold_at": 75} for name in NAMES[:2]})
     sweep = sweeps.start(on="ray", address=cluster.address, environments="deep_sea/4")
-    until(lambda: sweeps.have_come_to(50, NAMES[:2]))
+    until(lambda: sweeps.are_at(50, NAMES[:2]))
     sweep.kill()
     sweep.wait()
-    until(lambda: not any(sweeps.is_taken(name) for name in NAMES[:2]))
+    until(lambda: not any(sweeps.is_locked(name) for name in NAMES[:2]))
     sweeps.order({})
     again = sweeps.start(on="ray", address=cluster.address, environments="deep_sea/4")
-    said, on_the_way = again.communicate()
-    assert (again.returncode, "2 of 2 runs done" in said) == (0, True), on_the_way
+    summary, log = again.communicate()
+    assert (again.returncode, "2 of 2 runs done" in summary) == (0, True), log
     for name in NAMES[:2]:
-        start, continued = sweeps.starts(name)
-        assert (start, continued in (50, 75)) == (0, True)
+        start, resumed = sweeps.starts(name)
+        assert (start, resumed in (50, 75)) == (0, True)
 
 
-def test_a_real_run_that_is_killed_goes_on_from_its_checkpoint(
+def test_a_killed_run_that_trains_is_resumed_from_its_checkpoint(
     sweeps: Sweeps, cluster: Any
 ) -> None:
     sweep = sweeps.start(
@@ -146,10 +146,10 @@ def test_a_real_run_that_is_killed_goes_on_from_its_checkpoint(
         environments="deep_sea/4",
         frames="1k",
     )
-    until(lambda: sweeps.frames(NAMES[1]) >= 100 and sweeps.is_taken(NAMES[1]))
+    until(lambda: sweeps.frames(NAMES[1]) >= 100 and sweeps.is_locked(NAMES[1]))
     os.kill(sweeps.pid(NAMES[1]), signal.SIGKILL)
-    said, on_the_way = sweep.communicate()
-    assert (sweep.returncode, "1 of 1 runs done" in said) == (0, True), on_the_way
+    summary, log = sweep.communicate()
+    assert (sweep.returncode, "1 of 1 runs done" in summary) == (0, True), log
     assert "continuing from frame" in (sweeps.out / f"{NAMES[1]}.log").read_text()
     rows = read_metrics(sweeps.out / NAMES[1] / "metrics.jsonl")
     logged = [row["frames"] for row in rows if row["kind"] == "train"]

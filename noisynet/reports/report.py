@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from noisynet.reports.analysis import Analysis
+    from noisynet.reports.load_runs import Unreadable
     from noisynet.reports.page import Section
     from noisynet.reports.published import ReferenceName
-    from noisynet.reports.reading import Unreadable
     from noisynet.reports.study import Study
 
 MANIFEST: Final = "report.json"
@@ -74,8 +74,8 @@ def write_report(
             written to or holds something else. Nothing has been written then.
     """
     from noisynet.reports.analysis import Analysis, normaliser_of
+    from noisynet.reports.load_runs import ReportError, find_runs, read_runs
     from noisynet.reports.page import LeftOut, render_page
-    from noisynet.reports.reading import ReportError, find_runs, read_runs
     from noisynet.reports.study import make_studies
 
     old = _check_output(out)
@@ -133,16 +133,16 @@ def _said(one: Unreadable) -> tuple[str, str]:
 
 def _section(analysis: Analysis, content: dict[str, bytes], say: Callable[[str], None]) -> Section:
     """Make the tables and figures of a study; their files go into `content`."""
-    from noisynet.reports.comparisons import aggregates, comparison, noise_on_and_off
-    from noisynet.reports.drawing import render as draw
-    from noisynet.reports.figures import paper_figures
-    from noisynet.reports.formats import render
-    from noisynet.reports.grid_figures import grid_figures
+    from noisynet.reports.comparison_tables import aggregates, comparison, noise_on_and_off
+    from noisynet.reports.curve_figures import grid_figures
     from noisynet.reports.interval_figures import interval_figures
-    from noisynet.reports.ledger import cost, missing, runs
+    from noisynet.reports.measured_tables import raw_scores, relative_scores, table_1, table_2
     from noisynet.reports.page import Section, figure_item, table_item
+    from noisynet.reports.paper_figures import paper_figures
+    from noisynet.reports.plotting import render as draw
+    from noisynet.reports.run_tables import cost, missing, runs
     from noisynet.reports.sigma_figures import sigma_figures
-    from noisynet.reports.tables import raw_scores, relative_scores, table_1, table_2
+    from noisynet.reports.table_formats import render
 
     study = analysis.study
     items = []
@@ -178,7 +178,7 @@ def _rank(name: str) -> int:
 
 
 def _heading(study: Study) -> str:
-    from noisynet.reports.reading import SUITES
+    from noisynet.reports.load_runs import SUITES
 
     number = study.name.removeprefix(study.suite).removeprefix("-")
     title = f"{SUITES[study.suite]} {number}".strip()
@@ -245,7 +245,7 @@ def _notes(analysis: Analysis) -> list[str]:
 
 def _check_output(out: Path) -> list[str]:
     """The files of an earlier report in this folder; refuses a folder of anything else."""
-    from noisynet.reports.reading import ReportError
+    from noisynet.reports.load_runs import ReportError
 
     if out.exists() and not out.is_dir():
         raise ReportError(f"expected a folder for the report, {out} is a file; choose another")
@@ -263,7 +263,7 @@ def _check_output(out: Path) -> list[str]:
 
 def _write(out: Path, content: dict[str, bytes], old: Sequence[str]) -> None:
     """Replace an earlier report's files by these; nothing else in the folder is touched."""
-    from noisynet.reports.reading import ReportError
+    from noisynet.reports.load_runs import ReportError
 
     try:
         for name in old:
