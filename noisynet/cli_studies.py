@@ -95,11 +95,11 @@ def report(
             output,
             references=references,  # type: ignore[arg-type]
             at_frames=frames,
-            say=lambda text: typer.echo(text, err=True),
+            on_progress=lambda text: typer.echo(text, err=True),
         )
     except ReportError as error:
         fail(str(error))
-    for line in (*summary.studies, *summary.left_out, *summary.notes):
+    for line in (*summary.studies, *summary.skipped, *summary.notes):
         typer.echo(line, err=True)
     typer.echo(f"{summary.runs:,} runs, {summary.files:,} files: open {summary.page}")
 

@@ -1,4 +1,4 @@
-"""What the paper lacks: aggregates with intervals, probabilities, noise on against off."""
+"""Tables beyond the paper's: aggregates with intervals, and noise on against noise off."""
 
 from __future__ import annotations
 
@@ -13,11 +13,12 @@ from noisynet.reports.scores import (
     optimality_gap,
     tally,
 )
-from noisynet.reports.table_formats import Table, interval, number, words
+from noisynet.reports.study import table_label
+from noisynet.reports.table_formats import Table, interval_cell, number_cell, text_cell
 
 
 def comparison(analysis: Analysis) -> Table:
-    """Wins, ties and losses, and how likely a noisy run is to score higher."""
+    """Every noisy agent against its baseline: wins, ties, losses, probability of improvement."""
     rows = []
     for noisy, baseline in analysis.study.pairs:
         tasks = analysis.tasks(noisy, baseline)
@@ -34,19 +35,19 @@ def comparison(analysis: Analysis) -> Table:
         theirs_tally = tally([a for a, _ in published], [b for _, b in published])
         rows.append(
             (
-                words(f"{noisy.title} over {baseline.title}"),
-                words(str(analysis.tally(noisy, baseline))),
-                words(str(theirs_tally) if published else "–"),
-                interval(better.value, better.interval, 2),
-                number(float(np.median(relative)), 1),
-                number(float(np.mean(relative)), 1),
-                number(len(tasks), 0),
+                text_cell(f"{noisy.title} over {baseline.title}"),
+                text_cell(str(analysis.tally(noisy, baseline))),
+                text_cell(str(theirs_tally) if published else "–"),
+                interval_cell(better.value, better.interval, 2),
+                number_cell(float(np.median(relative)), 1),
+                number_cell(float(np.mean(relative)), 1),
+                number_cell(len(tasks), 0),
             )
         )
     notes = (
-        "Wins, ties and losses are environments in which the mean score is higher, equal, lower.",
-        "Probability of improvement: that a run of the first scores higher than one of the second, "
-        f"mean over environments, a tie counting half. {_INTERVAL}",
+        "Wins, ties and losses: environments in which the mean score is higher, equal or lower.",
+        "Probability of improvement: of a run of the noisy agent over one of its baseline, mean "
+        f"over environments; a tie counts half. {_INTERVAL}",
         "Relative score: Eq. 19.",
     )
     return Table(
@@ -67,8 +68,8 @@ def comparison(analysis: Analysis) -> Table:
 
 
 _INTERVAL = (
-    "In brackets: 95 % interval of a stratified bootstrap over seeds, where every environment has "
-    "at least two."
+    "In brackets: 95 % interval of a stratified bootstrap over seeds, if every environment has at "
+    "least two."
 )
 
 
@@ -76,26 +77,26 @@ def aggregates(analysis: Analysis) -> Table:
     """Mean, median, interquartile mean and optimality gap of every contender."""
     statistics = (mean_score, median_score, interquartile_mean, optimality_gap)
     rows, counts = [], set()
-    for who in analysis.study.contenders:
-        tasks = analysis.tasks(who)
+    for contender in analysis.study.contenders:
+        tasks = analysis.tasks(contender)
         if not tasks:
             continue
-        strata = analysis.strata(who, tasks)
-        found = [analysis.estimate(statistic, who, tasks) for statistic in statistics]
+        strata = analysis.strata(contender, tasks)
+        found = [analysis.estimate(statistic, contender, tasks) for statistic in statistics]
         counts.add(tuple(tasks))
         rows.append(
             (
-                words(who.title),
-                *(interval(one.value, one.interval) for one in found),
-                number(len(tasks), 0),
-                number(len(strata.values), 0),
+                text_cell(contender.title),
+                *(interval_cell(one.value, one.interval) for one in found),
+                number_cell(len(tasks), 0),
+                number_cell(len(strata.values), 0),
             )
         )
     notes = [analysis.normaliser.sentence, _INTERVAL]
     if len(counts) > 1:
         notes.append(
-            "The agents have complete runs on different environments, so these rows must not be "
-            "compared with each other; Table 1 compares on common ones."
+            "The agents have complete runs on different environments: do not compare these rows "
+            "with each other. Table 1 compares agents on common environments."
         )
     columns = ("agent", "mean", "median", "interquartile mean", "optimality gap")
     return Table(
@@ -111,28 +112,27 @@ def noise_on_and_off(analysis: Analysis) -> Table:
     """The same weights evaluated with noise and with mean weights."""
     study = analysis.study
     rows = []
-    for who in study.contenders:
-        if not who.style.noisy:
+    for contender in study.contenders:
+        if not contender.style.noisy:
             continue
-        for task in study.tasks_of(who):
-            on, off = study.scores(who, task, "on"), study.scores(who, task, "off")
+        for task in study.tasks_of(contender):
+            on, off = study.scores(contender, task, "on"), study.scores(contender, task, "off")
             if on.size and off.size:
                 reference = analysis.normaliser.references.get(task)
                 span = reference.high - reference.low if reference else float("nan")
                 gain = float(on.mean() - off.mean())
                 rows.append(
                     (
-                        words(f"{who.title}, {task.removeprefix('atari/')}"),
+                        text_cell(f"{contender.title}, {table_label(task)}"),
                         raw_cell(on.tolist(), len(study.seeds), on.mean() > off.mean()),
                         raw_cell(off.tolist(), len(study.seeds), off.mean() > on.mean()),
-                        number(gain),
-                        number(100 * gain / span, 1),
+                        number_cell(gain),
+                        number_cell(100 * gain / span, 1),
                     )
                 )
     notes = (
-        "Every evaluation of a noisy agent is played twice with the same weights: with noise, "
-        "redrawn at every action, and with the mean weights. Each score is the maximum of its own "
-        "curve.",
+        "Noisy agents are evaluated twice at each evaluation: with noise, resampled at every "
+        "action, and with the mean weights. Each score is the maximum of its own curve.",
     )
     return Table(
         "noise",

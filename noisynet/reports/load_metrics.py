@@ -1,4 +1,4 @@
-"""Rows of metrics.jsonl and timing.jsonl, as curves, Σ̄ and speed."""
+"""Loads learning curves, Σ̄ and timings from metrics.jsonl and timing.jsonl."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from numpy.typing import NDArray
 from noisynet.reports.scores import Floats
 from noisynet.runs import RunDamaged
 
-Noise = Literal["on", "off"]
+NoiseMode = Literal["on", "off"]
 
 SIGMA_POINTS: Final = 200
-"""Σ̄ is read at this many places of the budget: rows of training are far more than can be drawn."""
+"""Σ̄ is sampled at this many points of the budget: a plot cannot show every training row."""
 
 
 @dataclass(frozen=True)
 class Curve:
-    """Scores of evaluations.
+    """The scores of a run's evaluations.
 
     Attributes:
-        points: [K] which evaluation each is: 1 for the first, after one period.
-        scores: [K] the mean return of each.
+        points: [K] number of each evaluation, 1 for the first, after one period.
+        scores: [K] mean return of each.
     """
 
     points: NDArray[np.int64]
@@ -36,7 +36,7 @@ class Curve:
 
 @dataclass(frozen=True)
 class Timing:
-    """What a run took, work that was repeated after interruptions included."""
+    """The duration of a run, including work repeated after interruptions."""
 
     training_seconds: float = 0.0
     evaluation_seconds: float = 0.0
@@ -44,29 +44,29 @@ class Timing:
 
     @property
     def steps_per_second(self) -> float:
-        """Of training; NaN where nothing was timed."""
+        """Of training; NaN if nothing was timed."""
         return self.steps / self.training_seconds if self.training_seconds > 0 else math.nan
 
 
 def read_evaluations_and_sigma(
     path: Path, budget_frames: int, noisy: bool
 ) -> tuple[list[dict[str, Any]], dict[str, Floats]]:
-    """The rows of evaluations, and Σ̄ at `SIGMA_POINTS` places.
+    """The evaluation rows of a run, and Σ̄ of each layer [SIGMA_POINTS].
 
-    A run of the paper's length has a hundred thousand rows of training and episodes. Their lines
-    are told apart by how they begin, and only those that are needed are decoded.
+    A run of the paper's length has a hundred thousand rows. Their kind is read from the first bytes
+    of each line, and only the needed ones are decoded.
     """
     others: list[_Line] = []
     sampled: dict[int, _Line] = {}
     for number, line in _lines(path):
         if not line.startswith((b'{"kind":"episode"', b'{"kind":"train"')):
             others.append((number, line))
-        elif noisy and (place := _place(line, budget_frames)) is not None:
-            sampled[place] = (number, line)
+        elif noisy and (point := _sigma_point(line, budget_frames)) is not None:
+            sampled[point] = (number, line)
     sigma: dict[str, Floats] = {}
-    for place, row in zip(sampled, _decoded(path, list(sampled.values())), strict=True):
+    for point, row in zip(sampled, _decoded(path, list(sampled.values())), strict=True):
         for layer, value in (row.get("sigma") or {}).items():
-            sigma.setdefault(layer, np.full(SIGMA_POINTS, np.nan))[place] = float(value)
+            sigma.setdefault(layer, np.full(SIGMA_POINTS, np.nan))[point] = float(value)
     rows = [row for row in _decoded(path, others) if row.get("kind") == "evaluation"]
     return rows, sigma
 
@@ -75,8 +75,8 @@ _Line = tuple[int, bytes]
 _TRAIN: Final = b'{"kind":"train","frames":'
 
 
-def _place(line: bytes, budget_frames: int) -> int | None:
-    """Where in the budget a row of training stands, without decoding it."""
+def _sigma_point(line: bytes, budget_frames: int) -> int | None:
+    """The Σ̄ point of a training row, without decoding the row."""
     if not line.startswith(_TRAIN):
         return None
     frames = int(line[len(_TRAIN) : line.index(b",", len(_TRAIN))])
@@ -84,7 +84,7 @@ def _place(line: bytes, budget_frames: int) -> int | None:
 
 
 def _lines(path: Path) -> Iterator[_Line]:
-    """Whole lines with their numbers; one without its end was never finished, and is left out."""
+    """Complete lines with their numbers; a last line without a line end is dropped."""
     try:
         data = path.read_bytes()
     except FileNotFoundError:
@@ -95,11 +95,11 @@ def _lines(path: Path) -> Iterator[_Line]:
 
 
 def _decoded(path: Path, lines: Sequence[_Line]) -> list[dict[str, Any]]:
-    """Lines as rows, where a number that is not finite is still the text that stands for it."""
+    """Lines as rows; numbers that are not finite stay strings."""
     try:
         rows: list[Any] = json.loads(
             b"[" + b",".join(line for _, line in lines) + b"]"
-        )  # all at once: faster
+        )  # faster than one by one
     except ValueError:
         rows = [_decoded_alone(path, number, line) for number, line in lines]
     for (number, _), row in zip(lines, rows, strict=True):
@@ -117,40 +117,40 @@ def _decoded_alone(path: Path, number: int, line: bytes) -> Any:
 
 def curves_of(
     path: Path, rows: Sequence[Mapping[str, Any]], period_frames: int
-) -> tuple[dict[Noise, Curve], list[str]]:
-    """The curve of each mode, and what must be said of them.
+) -> tuple[dict[NoiseMode, Curve], list[str]]:
+    """The curve of each noise mode, and remarks for the table of runs.
 
     Args:
-        path: the file that the rows come from, for messages.
+        path: the file of the rows, for error messages.
         rows: of evaluations.
         period_frames: from one evaluation to the next.
 
     Raises:
-        RunDamaged: A row that is not an evaluation's.
+        RunDamaged: A row lacks noise, frames or score.
     """
-    found: dict[Noise, dict[int, float]] = {}
+    found: dict[NoiseMode, dict[int, float]] = {}
     partial = broken = 0
     for row in rows:
         try:
             noise, frames, score = row["noise"], int(row["frames"]), float(row["score"])
         except (KeyError, TypeError, ValueError) as error:
             raise RunDamaged(
-                f"{path} has a row of an evaluation without noise, frames or score: {dict(row)}"
+                f"{path} has an evaluation row without noise, frames or score: {dict(row)}"
             ) from error
         if not math.isfinite(score):
             broken += 1
             continue
-        # With several environments an evaluation falls a few frames after its period.
+        # With several environments an evaluation comes a few frames after its period.
         found.setdefault(noise, {})[frames // period_frames] = score
         partial += not row.get("completed", True)
     remarks = []
     if partial:
         remarks.append(
-            f"{partial} of {len(rows)} evaluations completed no episode: their scores are returns "
-            "of unfinished ones"
+            f"{partial} of {len(rows)} evaluations completed no episode: their scores are partial "
+            "returns"
         )
     if broken:
-        remarks.append(f"{broken} evaluations have no finite score and are left out")
+        remarks.append(f"{broken} evaluations without a finite score are ignored")
     curves = {
         mode: Curve(np.array(list(scores), np.int64), np.array(list(scores.values())))
         for mode, scores in found.items()
@@ -159,7 +159,7 @@ def curves_of(
 
 
 def read_timing(path: Path) -> Timing:
-    """How long a run took, from its timing.jsonl."""
+    """The duration of a run, from its timing.jsonl."""
     training = evaluation = steps = 0.0
     for row in _decoded(path, list(_lines(path))):
         if row.get("kind") == "train":

@@ -1,37 +1,38 @@
-"""Run folders as the report sees them: configuration, curves, Σ̄, speed and state."""
+"""Finds and loads run folders: configuration, learning curves, Σ̄, timings and state."""
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 
+from noisynet.envs import parse_environment
 from noisynet.reports.agents import AGENTS, STYLES
 from noisynet.reports.load_metrics import (
     Curve,
-    Noise,
+    NoiseMode,
     Timing,
     curves_of,
     read_evaluations_and_sigma,
     read_timing,
 )
 from noisynet.reports.scores import Floats
-from noisynet.runs import RunError, RunFolder
+from noisynet.runs import RunError, RunFolder, find_run_folders, flatten_config
 
-SUITES: Final = {
+FAMILY_TITLES: Final = {
     "atari": "Atari",
     "minatar": "MinAtar",
     "deep_sea": "Deep Sea",
     "gym": "Gymnasium",
 }
-"""Families of environments, and what people call them."""
+"""Families of environments, and their titles."""
 
-# What does not make two runs different agents: identity, protocol, and when files are written.
+# Settings on which runs of one contender may differ: identity, protocol and logging.
 _NOT_SETTINGS: Final = (
     "agent",
     "environment",
@@ -46,7 +47,7 @@ _NOT_SETTINGS: Final = (
 
 
 class ReportError(Exception):
-    """What stops a report from being made; the message is meant for the user."""
+    """A report cannot be written; the message is for the user."""
 
 
 @dataclass(frozen=True, order=True)
@@ -57,7 +58,7 @@ class Protocol:
         budget_frames: how long the agent is trained.
         period_frames: from one evaluation to the next.
         evaluation_frames: how long each evaluation plays.
-        max_episode_frames: where episodes are cut; 0: the environment's own limit.
+        max_episode_frames: where episodes are truncated; 0 for the environment's own limit.
     """
 
     budget_frames: int
@@ -66,10 +67,10 @@ class Protocol:
     max_episode_frames: int
 
     def __str__(self) -> str:
-        cap = f"{self.max_episode_frames:,} frames" if self.max_episode_frames else "no limit"
+        limit = f"{self.max_episode_frames:,} frames" if self.max_episode_frames else "no limit"
         return (
             f"{self.budget_frames:,} frames of training, evaluated every {self.period_frames:,} "
-            f"for {self.evaluation_frames:,}, episode limit: {cap}"
+            f"for {self.evaluation_frames:,}, episode limit: {limit}"
         )
 
 
@@ -83,14 +84,14 @@ class Run:
         environment: as in "atari/pong".
         options: of the environment, as JSON with sorted keys.
         seed: of the run.
-        protocol: what it may be compared under.
-        settings: everything else in its configuration, dotted key to JSON.
-        score_noise: which of the two curves is *the* score.
-        curves: by noise; a plain agent has only "off".
-        sigma: Σ̄ by layer, [SIGMA_POINTS]; NaN where no row was written.
-        timing: how long it took.
-        state: what status.json says.
-        remarks: what must be said about it.
+        protocol: its budget and evaluations.
+        settings: everything else in its configuration, by dotted key, as JSON.
+        score_noise: the noise mode whose curve is the run's score.
+        curves: by noise mode; agents without noise have only "off".
+        sigma: Σ̄ by layer, [SIGMA_POINTS]; NaN at points without a row.
+        timing: its duration.
+        state: of status.json.
+        remarks: for the table of runs.
     """
 
     path: Path
@@ -100,8 +101,8 @@ class Run:
     seed: int
     protocol: Protocol
     settings: Mapping[str, str]
-    score_noise: Noise
-    curves: Mapping[Noise, Curve] = field(repr=False)
+    score_noise: NoiseMode
+    curves: Mapping[NoiseMode, Curve] = field(repr=False)
     sigma: Mapping[str, Floats] = field(repr=False)
     timing: Timing
     state: str
@@ -109,34 +110,43 @@ class Run:
 
     @property
     def name(self) -> str:
-        """The folder's path, readable even where it is not valid UTF-8."""
-        return os.fsencode(self.path).decode("utf-8", "replace")
+        """The folder's path as valid UTF-8."""
+        return _printable(self.path)
 
     @property
     def curve(self) -> Curve:
-        """The curve of *the* score."""
+        """The curve of the run's score."""
         empty = Curve(np.empty(0, np.int64), np.empty(0))
         return self.curves.get(self.score_noise, empty)
 
     @property
-    def suite(self) -> str:
+    def family(self) -> str:
         """The family of its environment: atari, minatar, deep_sea or gym."""
-        return self.environment.split("/", 1)[0]
+        return parse_environment(self.environment)[0]
 
 
 @dataclass(frozen=True)
-class Unreadable:
-    """A folder that cannot be part of the report, and why."""
+class SkippedFolder:
+    """A folder that cannot be loaded, and why."""
 
     path: Path
     reason: str
+
+    @property
+    def name(self) -> str:
+        """The folder's path as valid UTF-8."""
+        return _printable(self.path)
+
+
+def _printable(path: Path) -> str:
+    return os.fsencode(path).decode("utf-8", "replace")
 
 
 def find_runs(paths: Sequence[Path]) -> list[Path]:
     """Run folders at and below `paths`, sorted, each once.
 
     Raises:
-        ReportError: A path that is not there, or no run folder at all.
+        ReportError: A path does not exist, or there are no run folders.
     """
     if not paths:
         raise ReportError("expected at least one run folder or a folder of run folders, got none")
@@ -145,53 +155,44 @@ def find_runs(paths: Sequence[Path]) -> list[Path]:
         if not path.is_dir():
             what = "a file" if path.exists() else "nothing"
             raise ReportError(
-                f"expected a folder of runs at {path}, found {what}; give the --out of your runs"
+                f"expected a folder of runs at {path}, got {what}; give the --out of your runs"
             )
-        for folder in _folders_with_config(path):
+        for folder in find_run_folders(path):
             found.setdefault(folder.resolve(), folder)
     if not found:
-        places = ", ".join(str(path) for path in paths)
+        searched = ", ".join(str(path) for path in paths)
         raise ReportError(
-            f"no runs found in {places}: expected folders that hold a config.json, as `noisynet "
-            "train` and `noisynet sweep` make them; give the --out of your runs"
+            f"no runs found in {searched}: expected folders with a config.json, as written by "
+            "`noisynet train` and `noisynet sweep`; give the --out of your runs"
         )
     return sorted(found.values())
 
 
-def _folders_with_config(path: Path) -> Iterator[Path]:
-    for folder, below, files in os.walk(path):
-        if "config.json" in files:
-            below.clear()  # a run has thousands of files, and none of them is another run
-            yield Path(folder)
-        below.sort()
-
-
-def read_runs(folders: Sequence[Path]) -> tuple[list[Run], list[Unreadable]]:
-    """Read each folder; one that cannot be read does not stop the others."""
-    runs, unreadable = [], []
+def read_runs(folders: Sequence[Path]) -> tuple[list[Run], list[SkippedFolder]]:
+    """Load every folder; those that cannot be loaded are returned with the reason."""
+    runs, skipped = [], []
     for folder in folders:
         try:
             runs.append(read_run(folder))
         except (RunError, ReportError) as error:
-            unreadable.append(Unreadable(folder, str(error)))
-    return runs, unreadable
+            skipped.append(SkippedFolder(folder, str(error)))
+    return runs, skipped
 
 
 def read_run(path: Path) -> Run:
-    """Read one run folder.
+    """Load one run folder.
 
     Raises:
-        RunError: A file that cannot be read or is not what was written.
-        ReportError: A configuration that is not a run's.
+        RunError: A file cannot be read or is damaged.
+        ReportError: The configuration is not one of a run.
     """
     folder = RunFolder(path)
     config = _checked_config(folder)
-    cap = config["max_episode_frames"]
     protocol = Protocol(
         config["frames"],
         config["evaluation"]["period_frames"],
         config["evaluation"]["frames"],
-        0 if cap is None else cap,
+        config["max_episode_frames"] or 0,
     )
     noisy = STYLES[config["agent"]].noisy
     rows, sigma = read_evaluations_and_sigma(folder.metrics_path, config["frames"], noisy)
@@ -239,19 +240,17 @@ def _checked_config(folder: RunFolder) -> dict[str, Any]:
     if wrong:
         raise ReportError(
             f"{folder.config_path} is not a run's configuration: {', '.join(wrong)} missing or of "
-            "another kind than expected; leave this folder out"
+            "the wrong type; leave this folder out"
         )
     if config["agent"] not in STYLES:
         raise ReportError(
             f"{folder.config_path} has agent {config['agent']!r}, expected one of "
             f"{', '.join(AGENTS)}; leave this folder out"
         )
-    suite = config["environment"].split("/", 1)[0]
-    if suite not in SUITES:
-        raise ReportError(
-            f"{folder.config_path} has environment {config['environment']!r}, expected one of the "
-            f"families {', '.join(SUITES)}; leave this folder out"
-        )
+    try:
+        parse_environment(config["environment"])
+    except ValueError as error:
+        raise ReportError(f"{folder.config_path}: {error}; leave this folder out") from error
     defaults: dict[str, Any] = {
         "max_episode_frames": None,
         "environment_options": {},
@@ -261,13 +260,6 @@ def _checked_config(folder: RunFolder) -> dict[str, Any]:
 
 
 def _settings(config: Mapping[str, Any]) -> dict[str, str]:
-    """What makes this agent what it is, by dotted key."""
-    flat: dict[str, str] = {}
-    for name, value in config.items():
-        if name in _NOT_SETTINGS:
-            continue
-        if isinstance(value, dict):
-            flat |= {f"{name}.{inner}": json.dumps(item) for inner, item in value.items()}
-        else:
-            flat[name] = json.dumps(value)
-    return flat
+    """The settings that define the agent, by dotted key."""
+    settings = {key: value for key, value in config.items() if key not in _NOT_SETTINGS}
+    return {key: json.dumps(value) for key, value in flatten_config(settings)}

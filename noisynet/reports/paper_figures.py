@@ -1,4 +1,4 @@
-"""Figures 1, 2 and 5 from measured runs: relative bars and median learning curves."""
+"""Figures 1, 2 and 5 from runs: relative scores and median learning curves."""
 
 from __future__ import annotations
 
@@ -12,46 +12,46 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
-from noisynet.reports.agents import Contender
-from noisynet.reports.analysis import FAMILIES, Analysis
+from noisynet.reports.agents import FACTORISED_A3C, Contender
+from noisynet.reports.analysis import BASELINES, Analysis
 from noisynet.reports.plotting import (
     WIDTH,
-    Drawing,
-    dots,
+    LazyFigure,
     frames_axis,
-    legend_over,
     line_style,
+    markers,
     new_figure,
-    short_task,
+    panel_legend,
 )
 from noisynet.reports.scores import Floats
+from noisynet.reports.study import figure_label
 
-TRUNCATED: Final = 250.0
-"""Figure 1 cuts its bars here, in per cent."""
+TRUNCATION: Final = 250.0
+"""Where Figure 1 truncates its bars, in per cent."""
 
 
-def paper_figures(analysis: Analysis) -> Iterator[Drawing]:
-    """Figures 1, 2 and 5, as far as there are runs for them."""
-    yield from _relative_drawings(analysis)
-    yield from _median_drawings(analysis)
+def paper_figures(analysis: Analysis) -> Iterator[LazyFigure]:
+    """Figures 1, 2 and 5, if there are runs for them."""
+    yield from _relative_figures(analysis)
+    yield from _median_figures(analysis)
 
 
 # --- Figure 1 ------------------------------------------------------------------------------------
 
 
-def _relative_drawings(analysis: Analysis) -> Iterator[Drawing]:
+def _relative_figures(analysis: Analysis) -> Iterator[LazyFigure]:
     for number, (noisy, baseline) in enumerate(analysis.study.pairs):
         measured = analysis.relative(noisy, baseline)
         if not measured:
             continue
         published = analysis.published_relative(noisy, baseline, list(measured))
-        beside = " Diamonds are the paper's, from its published scores." if published else ""
-        yield Drawing(
+        diamonds = " Diamonds: published scores." if published else ""
+        yield LazyFigure(
             f"figure-1{'abcdefghijklmnopqrstuvwxyz'[number % 26]}",
             f"Figure 1: {noisy.title} over {baseline.title}",
             f"Relative score of {noisy.title} over {baseline.title} (Eq. 19) in each environment. "
-            "Bars have the colour of the agent that is better, and are cut at 250 %, where the "
-            f"number says how far they would go.{beside}",
+            "Bars have the colour of the better agent and are truncated at 250 %, with their value "
+            f"above.{diamonds}",
             partial(_bars, noisy, baseline, measured, published),
         )
 
@@ -63,21 +63,23 @@ def _bars(
     published: dict[str, float],
 ) -> Figure:
     tasks = sorted(measured, key=lambda task: -measured[task])
-    heights = np.minimum([measured[task] for task in tasks], TRUNCATED)
+    heights = np.minimum([measured[task] for task in tasks], TRUNCATION)
     figure = new_figure(max(2.6, min(WIDTH, 1.3 + 0.42 * len(tasks))), 2.9)
     axes = figure.add_subplot()
     colours = [noisy.style.colour if height >= 0 else baseline.style.colour for height in heights]
     axes.bar(range(len(tasks)), heights, width=0.75, color=colours)
-    for place, task in enumerate(tasks):
-        if measured[task] > TRUNCATED:
+    for position, task in enumerate(tasks):
+        if measured[task] > TRUNCATION:
             text = f"{measured[task]:.0f}"
             style: dict[str, Any] = {"ha": "center", "va": "bottom", "fontsize": 6, "rotation": 90}
-            axes.text(place, TRUNCATED + 20, text, **style)  # clear of a diamond
-    marked = [(place, published[task]) for place, task in enumerate(tasks) if task in published]
+            axes.text(position, TRUNCATION + 20, text, **style)  # above a diamond
+    marked = [
+        (position, published[task]) for position, task in enumerate(tasks) if task in published
+    ]
     if marked:
         axes.plot(
-            [place for place, _ in marked],
-            [min(value, TRUNCATED) for _, value in marked],
+            [position for position, _ in marked],
+            [min(value, TRUNCATION) for _, value in marked],
             linestyle="none",
             marker="D",
             markersize=3.2,
@@ -86,7 +88,7 @@ def _bars(
             markeredgewidth=0.7,
             clip_on=False,
         )
-    _finish_bars(axes, tasks, heights, [min(value, TRUNCATED) for _, value in marked])
+    _finish_bars(axes, tasks, heights, [min(value, TRUNCATION) for _, value in marked])
     handles = [
         Line2D([], [], color=noisy.style.colour, lw=5, label=f"{noisy.title} better"),
         Line2D([], [], color=baseline.style.colour, lw=5, label=f"{baseline.title} better"),
@@ -102,50 +104,50 @@ def _bars(
 
 
 def _finish_bars(
-    axes: Axes, tasks: Sequence[str], heights: Floats, markers: Sequence[float]
+    axes: Axes, tasks: Sequence[str], heights: Floats, diamonds: Sequence[float]
 ) -> None:
-    shown = np.concatenate([heights, np.asarray(markers, float), [0.0]])
+    shown = np.concatenate([heights, np.asarray(diamonds, float), [0.0]])
     low, high = float(shown.min()), float(shown.max())
     room = 0.06 * max(high - low, 1.0)
     axes.set_yticks(MaxNLocator(6, steps=[1, 2, 2.5, 5, 10]).tick_values(low, high))
-    axes.set_ylim(low - room, high + (room if high < TRUNCATED else 80))
+    axes.set_ylim(low - room, high + (room if high < TRUNCATION else 80))
     axes.set_xlim(-0.8, len(tasks) - 0.2)
     axes.axhline(0, color="black", linewidth=0.7)
     axes.set_ylabel("relative score (%)")
     axes.grid(axis="x", visible=False)
     small = 6.3 if len(tasks) > 30 else 7
-    axes.set_xticks(range(len(tasks)), [short_task(task) for task in tasks], fontsize=small)
+    axes.set_xticks(range(len(tasks)), [figure_label(task) for task in tasks], fontsize=small)
     axes.tick_params(axis="x", rotation=90, length=0, pad=2)
 
 
 # --- Figures 2 and 5 -----------------------------------------------------------------------------
 
 
-def _median_drawings(analysis: Analysis) -> Iterator[Drawing]:
-    panels = {title: analysis.family(agent) for title, agent in FAMILIES.items()}
+def _median_figures(analysis: Analysis) -> Iterator[LazyFigure]:
+    panels = {title: analysis.compared_with(agent) for title, agent in BASELINES.items()}
     panels = {title: shown for title, shown in panels.items() if analysis.tasks(*shown) and shown}
-    how = (
-        "At each evaluation, seeds are averaged, scores normalised, and the median taken over the "
-        "environments in which every agent of a panel has complete runs. The paper prints no "
-        "numbers for this figure."
+    method = (
+        "At each evaluation: the median over environments of the normalised mean score over seeds. "
+        "Environments on which every agent of a panel has complete runs. The paper has no numbers "
+        "for this figure."
     )
     if panels:
         counts = "; ".join(f"{t}: {len(analysis.tasks(*shown))}" for t, shown in panels.items())
-        yield Drawing(
+        yield LazyFigure(
             "figure-2",
             "Figure 2: median learning curves",
-            f"{how} Environments: {counts}.",
+            f"{method} Environments: {counts}.",
             partial(_medians, analysis, panels),
         )
-    factorised = [who for who in analysis.study.contenders if "a3c" in who.agent]
-    if any(who.agent == "noisynet-a3c-factorised" for who in factorised):
-        tasks = analysis.tasks(*factorised)
+    a3c = analysis.compared_with("a3c", factorised_a3c=True)
+    if any(contender.agent == FACTORISED_A3C for contender in a3c):
+        tasks = analysis.tasks(*a3c)
         if tasks:
-            yield Drawing(
+            yield LazyFigure(
                 "figure-5",
                 "Figure 5: A3C with independent and with factorised noise",
-                f"{how} Environments: {len(tasks)}.",
-                partial(_medians, analysis, {"A3C": factorised}),
+                f"{method} Environments: {len(tasks)}.",
+                partial(_medians, analysis, {"A3C": a3c}),
             )
 
 
@@ -155,16 +157,16 @@ def _medians(analysis: Analysis, panels: dict[str, list[Contender]]) -> Figure:
     axes_row = figure.subplots(1, len(panels), squeeze=False)[0]
     for axes, shown in zip(axes_row, panels.values(), strict=True):
         tasks = analysis.tasks(*shown)
-        for who in shown:
+        for contender in shown:
             axes.plot(
-                analysis.study.frames(who),
-                analysis.median_curve(who, tasks),
-                **line_style(who, shown),
-                **dots(analysis.study.points(who)),
+                analysis.study.frames(contender),
+                analysis.median_curve(contender, tasks),
+                **line_style(contender, shown),
+                **markers(analysis.study.points(contender)),
             )
-        frames_axis(axes, max(analysis.study.frames(who)[-1] for who in shown))
+        frames_axis(axes, max(analysis.study.frames(contender)[-1] for contender in shown))
         axes.yaxis.set_major_locator(MaxNLocator(5))
-        legend_over(axes)
+        panel_legend(axes)
     axes_row[0].set_ylabel(f"median {analysis.normaliser.label}")
     figure.tight_layout()
     return figure

@@ -1,4 +1,4 @@
-"""How every figure looks and is written: one style, PNG and SVG, the same bytes each time."""
+"""The style of figures, and their reproducible rendering as PNG and SVG."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ WIDTH: Final = 7.0
 DPI: Final = 200
 
 _STYLE: Final[dict[Any, Any]] = {
-    "font.family": "DejaVu Sans",  # comes with matplotlib, so that figures look the same anywhere
+    "font.family": "DejaVu Sans",  # shipped with matplotlib: figures look the same on every machine
     "font.size": 8,
     "axes.titlesize": 8,
     "axes.labelsize": 8,
@@ -42,25 +42,25 @@ _STYLE: Final[dict[Any, Any]] = {
     "legend.frameon": False,
     "lines.linewidth": 1.5,
     "svg.fonttype": "path",
-    "svg.hashsalt": "noisynet",  # names inside the file do not depend on when it is made
-    "text.parse_math": False,  # a dollar sign in a name begins no formula
+    "svg.hashsalt": "noisynet",  # reproducible ids inside the file
+    "text.parse_math": False,  # a dollar sign in a name starts no formula
 }
 
-# Lines other than agents', such as environments: Tol's muted colours, none of them an agent's.
+# For lines of environments: Tol's muted colours, none of which is an agent's.
 OTHER_COLOURS: Final = ("#332288", "#88CCEE", "#117733", "#DDCC77", "#AA4499", "#882255")
 _MARKERS: Final = ("o", "s", "^", "D", "v", "P")
 _VARIANT_LINES: Final = ((0, (1, 1)), (0, (3, 1, 1, 1)), (0, (5, 1, 1, 1, 1, 1)), (0, (2, 2)))
 
 
 @dataclass(frozen=True)
-class Drawing:
-    """A figure that has yet to be drawn: many at once would fill the memory.
+class LazyFigure:
+    """A figure that is drawn on demand: all figures at once would fill the memory.
 
     Attributes:
         name: of its files, as in "figure-2".
         title: one line.
-        caption: what is shown and how to read it.
-        draw: makes it.
+        caption: what it shows and how to read it.
+        draw: draws it.
     """
 
     name: str
@@ -70,67 +70,59 @@ class Drawing:
 
 
 @dataclass(frozen=True)
-class Image:
-    """A drawn figure."""
+class RenderedFigure:
+    """A figure as image files."""
 
-    drawing: Drawing
+    figure: LazyFigure
     width_inches: float
     png: bytes
     svg: bytes
 
 
-def render(drawing: Drawing) -> Image:
-    """Draw it, as PNG and as SVG."""
+def render_figure(figure: LazyFigure) -> RenderedFigure:
+    """Draw a figure as PNG and SVG."""
     with figure_style():
-        figure = drawing.draw()
+        drawn = figure.draw()
         png, svg = io.BytesIO(), io.BytesIO()
-        figure.savefig(png, format="png", dpi=DPI, metadata={"Software": None})
-        figure.savefig(svg, format="svg", metadata={"Date": None, "Creator": None})
-    return Image(drawing, figure.get_figwidth(), png.getvalue(), svg.getvalue())
+        drawn.savefig(png, format="png", dpi=DPI, metadata={"Software": None})
+        drawn.savefig(svg, format="svg", metadata={"Date": None, "Creator": None})
+    return RenderedFigure(figure, drawn.get_figwidth(), png.getvalue(), svg.getvalue())
 
 
 @contextmanager
 def figure_style() -> Iterator[None]:
-    """Inside, figures are drawn in the one style, whatever the user's own is."""
+    """Draw figures in the report's style, whatever the user's matplotlibrc says."""
     with matplotlib.rc_context(), warnings.catch_warnings():
         matplotlib.rcdefaults()
         matplotlib.rcParams.update(_STYLE)
-        # A name in a script that the font lacks is drawn as boxes; the tables have it in full.
+        # Characters that the font lacks are drawn as boxes; the tables have them.
         warnings.filterwarnings("ignore", message="Glyph .* missing from font")
         yield
 
 
 def new_figure(width: float, height: float) -> Figure:
-    """An empty figure of a size in inches, which no global state knows of."""
+    """An empty figure of a size in inches, without pyplot's global state."""
     return Figure(figsize=(width, height))
 
 
-def short_task(task: str) -> str:
-    """An environment's name without its family; Atari's with spaces, Deep Sea's with its size."""
-    family, _, name = task.partition("/")
-    if family == "deep_sea":
-        return f"deep sea {name}"
-    return name.replace("_", " ") if family == "atari" else name or task
-
-
-def line_style(who: Contender, contenders: Sequence[Contender]) -> dict[str, Any]:
-    """Colour, thickness and dashes of an agent's lines; each of its variants has its own dashes."""
-    variants = [one for one in contenders if one.agent == who.agent and one.variant]
-    if who in variants:
-        dashes: Any = _VARIANT_LINES[variants.index(who) % len(_VARIANT_LINES)]
+def line_style(contender: Contender, contenders: Sequence[Contender]) -> dict[str, Any]:
+    """Colour, width and dashes of a contender's lines; dashes tell variants of an agent apart."""
+    variants = [one for one in contenders if one.agent == contender.agent and one.variant]
+    if contender in variants:
+        dashes: Any = _VARIANT_LINES[variants.index(contender) % len(_VARIANT_LINES)]
     else:
         dashes = "-"
-    # Thickness tells the two of a pair apart where there is no colour.
+    # The width tells a noisy agent from its baseline without colour.
     return {
-        "color": who.style.colour,
+        "color": contender.style.colour,
         "linestyle": dashes,
-        "linewidth": 1.7 if who.style.noisy else 1.0,
-        "label": who.title,
+        "linewidth": 1.7 if contender.style.noisy else 1.0,
+        "label": contender.title,
     }
 
 
-def other_style(index: int, label: str) -> dict[str, Any]:
-    """Colour and marker of the index-th line that is not an agent's."""
+def task_style(index: int, label: str) -> dict[str, Any]:
+    """Colour and marker of the index-th environment's line."""
     return {
         "color": OTHER_COLOURS[index % len(OTHER_COLOURS)],
         "marker": _MARKERS[index % len(_MARKERS)],
@@ -139,7 +131,7 @@ def other_style(index: int, label: str) -> dict[str, Any]:
 
 
 def frames_axis(axes: Axes, frames: float, *, label: bool = True) -> None:
-    """Name the axis of training frames, in a unit that fits."""
+    """Label the axis of training frames, in a suitable unit."""
     unit, size = next(
         (unit, size)
         for unit, size in (("millions", 1e6), ("thousands", 1e3), ("", 1.0))
@@ -155,19 +147,19 @@ def frames_axis(axes: Axes, frames: float, *, label: bool = True) -> None:
 def band(
     axes: Axes, x: Floats, low: Floats, high: Floats, colour: str, *, steps: bool = False
 ) -> None:
-    """A shaded interval around a line, or around steps."""
+    """Shade an interval around a line or a step function."""
     axes.fill_between(
         x, low, high, color=colour, alpha=0.18, linewidth=0, step="post" if steps else None
     )
 
 
-def legend_over(axes: Axes, columns: int = 1) -> None:
-    """The legend of one panel, in place of its title: inside it might cover a curve."""
+def panel_legend(axes: Axes, columns: int = 1) -> None:
+    """Put the legend of a panel above it, where it covers no curve."""
     axes.legend(loc="lower left", bbox_to_anchor=(0, 1.0), ncols=columns, borderaxespad=0.2)
 
 
-def legend_above(figure: Figure, axes: Axes, columns: int = 4) -> None:
-    """One legend for a whole figure, over its panels, each label once."""
+def figure_legend(figure: Figure, axes: Axes, columns: int = 4) -> None:
+    """Put one legend above all panels of a figure, with each label once."""
     handles, labels = axes.get_legend_handles_labels()
     once = dict(zip(labels, handles, strict=True))
     if once:
@@ -176,13 +168,13 @@ def legend_above(figure: Figure, axes: Axes, columns: int = 4) -> None:
         )
 
 
-def dots(points: int) -> dict[str, Any]:
-    """A curve of few points shows them; one point alone would otherwise not be seen at all."""
+def markers(points: int) -> dict[str, Any]:
+    """Markers for curves of few points: a single point would otherwise be invisible."""
     return {"marker": "o", "markersize": 3, "clip_on": False} if points <= 15 else {}
 
 
 def short_number(value: float) -> str:
-    """At most four characters: 12,000 is 12k."""
+    """A number in at most four characters: 12,000 is 12k."""
     size, unit = next(
         (s, u) for s, u in ((1e6, "M"), (1e3, "k"), (1.0, "")) if abs(value) >= s or s == 1
     )

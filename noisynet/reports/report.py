@@ -1,4 +1,4 @@
-"""From run folders to a folder with the page, the figures and the tables."""
+"""Writes a report: a folder with a page, figures and tables, from run folders."""
 
 from __future__ import annotations
 
@@ -8,43 +8,61 @@ from contextlib import suppress
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-if TYPE_CHECKING:
-    from noisynet.reports.analysis import Analysis
-    from noisynet.reports.load_runs import Unreadable
-    from noisynet.reports.page import Section
-    from noisynet.reports.published import ReferenceName
-    from noisynet.reports.study import Study
+from noisynet.reports.analysis import Analysis, make_normaliser
+from noisynet.reports.comparison_tables import aggregates, comparison, noise_on_and_off
+from noisynet.reports.curve_figures import curve_figures
+from noisynet.reports.interval_figures import interval_figures
+from noisynet.reports.load_runs import FAMILY_TITLES, ReportError, find_runs, read_runs
+from noisynet.reports.measured_tables import raw_scores, relative_scores, table_1, table_2
+from noisynet.reports.page import PageItem, Section, figure_item, render_page, table_item
+from noisynet.reports.paper_figures import paper_figures
+from noisynet.reports.plotting import render_figure
+from noisynet.reports.published import ReferenceName
+from noisynet.reports.run_tables import cost, missing, runs_table
+from noisynet.reports.sigma_figures import sigma_figures
+from noisynet.reports.study import Study, make_studies
+from noisynet.reports.table_formats import Table, TableFormat, render_table
 
 MANIFEST: Final = "report.json"
-"""Lists what a report wrote, so that the next one to the same folder can replace it."""
+"""Lists the files of a report, so that the next one in the same folder can replace them."""
 
-# What the page shows, from the most to the least asked for; items by the beginning of their names.
+# The order of the page, by the beginning of each item's name.
 _ORDER: Final = (
     *("table-1", "table-2", "figure-1", "figure-2", "figure-5", "comparison", "improvement"),
     *("aggregates", "profiles", "table-3", "relative", "figure-3", "figure-6", "figure-7"),
     *("figure-8", "noise", "cost", "missing", "runs"),
 )
+_TABLES: Final[tuple[Callable[[Analysis], Table], ...]] = (
+    *(table_1, table_2, comparison, aggregates, raw_scores, relative_scores, noise_on_and_off),
+    *(cost, missing, runs_table),
+)
+_FIGURES: Final = (paper_figures, sigma_figures, curve_figures, interval_figures)
+_TABLE_FILES: Final[tuple[tuple[str, TableFormat, str], ...]] = (
+    ("Markdown", "markdown", "md"),
+    ("CSV", "csv", "csv"),
+    ("LaTeX", "latex", "tex"),
+)
 
 
 @dataclass(frozen=True)
 class ReportSummary:
-    """What was written, and what must be said about it.
+    """What a report contains.
 
     Attributes:
         page: the HTML page.
         runs: how many runs are in the report.
-        studies: one line for each group of runs that are compared with each other.
-        left_out: folders that could not be read, each with the reason.
-        notes: what was separated, and what is missing.
+        studies: one line for each study.
+        skipped: folders that could not be read, each with the reason.
+        notes: on separated and missing runs.
         files: how many files were written, the page included.
     """
 
     page: Path
     runs: int
     studies: tuple[str, ...]
-    left_out: tuple[str, ...]
+    skipped: tuple[str, ...]
     notes: tuple[str, ...]
     files: int
 
@@ -56,34 +74,29 @@ def write_report(
     references: ReferenceName = "unrounded",
     at_frames: int | None = None,
     seed: int = 0,
-    say: Callable[[str], None] = lambda _: None,
+    on_progress: Callable[[str], None] = lambda _: None,
 ) -> ReportSummary:
     """Read run folders and write the report.
 
     Args:
-        runs: run folders, or folders that hold some, at any depth.
-        out: where to; a new or empty folder, or one that holds an earlier report.
-        references: what Atari scores are normalised by.
-        at_frames: compare after so many frames of training instead of at the end of the budget, so
-            that unfinished runs take part.
+        runs: run folders, or folders that contain some at any depth.
+        out: a new or empty folder, or one with an earlier report.
+        references: by which Atari scores are normalised.
+        at_frames: compare runs after this many frames instead of at the end of the budget, so that
+            unfinished runs are included.
         seed: of the bootstrap.
-        say: is told how it goes.
+        on_progress: called with a message before every step.
 
     Raises:
-        ReportError: No runs, none that can be read, the same run twice, a folder that cannot be
-            written to or holds something else. Nothing has been written then.
+        ReportError: there are no readable runs, one exists twice, or `out` cannot be written to or
+            contains other files. Nothing is written.
     """
-    from noisynet.reports.analysis import Analysis, normaliser_of
-    from noisynet.reports.load_runs import ReportError, find_runs, read_runs
-    from noisynet.reports.page import LeftOut, render_page
-    from noisynet.reports.study import make_studies
-
     old = _check_output(out)
     folders = find_runs([Path(path) for path in runs])
-    say(f"reading {len(folders):,} runs")
-    read, unreadable = read_runs(folders)
+    on_progress(f"reading {len(folders):,} runs")
+    read, skipped = read_runs(folders)
     if not read:
-        listed = "\n".join(f"  {one.path}: {one.reason}" for one in unreadable[:5])
+        listed = "\n".join(f"  {folder.path}: {folder.reason}" for folder in skipped[:5])
         raise ReportError(
             f"found {len(folders)} folders with a config.json, but none can be read as a run:\n"
             f"{listed}\ngive the --out of your runs"
@@ -94,20 +107,18 @@ def write_report(
     sections = []
     studies = make_studies(read, at_frames)
     for study in studies:
-        analysis = Analysis(study, normaliser_of(study, references), seed)
-        sections.append(_section(analysis, content, say))
-    left_out = [_said(one) for one in unreadable]
+        analysis = Analysis(study, make_normaliser(study, references), seed)
+        sections.append(_make_section(analysis, content, on_progress))
     agents = sum(len(study.contenders) for study in studies)
-    counted = f"{_count(len(read), 'run')} of {_count(agents, 'agent')}"
     page = render_page(
         "Noisy networks: report",
         [
-            f"{counted} in {len(studies)} {'study' if len(studies) == 1 else 'studies'}. "
-            "Every number is computed from the run folders; where the paper published one, it "
-            "stands beside it. Headings sort their tables."
+            f"{_count(len(read), 'run')} of {_count(agents, 'agent')} in {len(studies)} "
+            f"{'study' if len(studies) == 1 else 'studies'}. Every number is computed from the run "
+            "folders; published numbers are shown next to it. Click a heading to sort its table."
         ],
         sections,
-        [LeftOut(path, reason) for path, reason in left_out],
+        skipped,
         f"Made by noisynet {metadata.version('noisynet')}.",
     )
     content["index.html"] = page.encode()
@@ -116,61 +127,41 @@ def write_report(
         page=out / "index.html",
         runs=len(read),
         studies=tuple(_heading(study) for study in studies),
-        left_out=tuple(f"{path}: {reason}" for path, reason in left_out),
+        skipped=tuple(f"{folder.name}: {folder.reason}" for folder in skipped),
         notes=tuple(dict.fromkeys(note for section in sections for note in section.notes)),
         files=len(content) + 1,
     )
 
 
-def _said(one: Unreadable) -> tuple[str, str]:
-    import os
-
-    return os.fsencode(one.path).decode("utf-8", "replace"), one.reason
-
-
 # --- one study -----------------------------------------------------------------------------------
 
 
-def _section(analysis: Analysis, content: dict[str, bytes], say: Callable[[str], None]) -> Section:
-    """Make the tables and figures of a study; their files go into `content`."""
-    from noisynet.reports.comparison_tables import aggregates, comparison, noise_on_and_off
-    from noisynet.reports.curve_figures import grid_figures
-    from noisynet.reports.interval_figures import interval_figures
-    from noisynet.reports.measured_tables import raw_scores, relative_scores, table_1, table_2
-    from noisynet.reports.page import Section, figure_item, table_item
-    from noisynet.reports.paper_figures import paper_figures
-    from noisynet.reports.plotting import render as draw
-    from noisynet.reports.run_tables import cost, missing, runs
-    from noisynet.reports.sigma_figures import sigma_figures
-    from noisynet.reports.table_formats import render
-
+def _make_section(
+    analysis: Analysis, content: dict[str, bytes], on_progress: Callable[[str], None]
+) -> Section:
+    """The section of a study; the files of its tables and figures are added to `content`."""
     study = analysis.study
-    items = []
-    tables = (table_1, table_2, comparison, aggregates, raw_scores, relative_scores)
-    for make in (*tables, noise_on_and_off, cost, missing, runs):
-        table = make(analysis)
+    items: list[PageItem] = []
+    for make_table in _TABLES:
+        table = make_table(analysis)
         if not table.rows:
             continue
         paths = []
-        for label, form, ending in (
-            ("Markdown", "markdown", "md"),
-            ("CSV", "csv", "csv"),
-            ("LaTeX", "latex", "tex"),
-        ):
-            path = f"tables/{study.name}/{table.name}.{ending}"
-            content[path] = render(table, form).encode()  # type: ignore[arg-type]
+        for label, form, extension in _TABLE_FILES:
+            path = f"tables/{study.name}/{table.name}.{extension}"
+            content[path] = render_table(table, form).encode()
             paths.append((label, path))
         items.append(table_item(table, paths))
-    for figures in (paper_figures, sigma_figures, grid_figures, interval_figures):
-        for drawing in figures(analysis):
-            say(f"drawing {drawing.title}")
-            image = draw(drawing)
-            path = f"figures/{study.name}/{drawing.name}"
+    for make_figures in _FIGURES:
+        for figure in make_figures(analysis):
+            on_progress(f"drawing {figure.title}")
+            image = render_figure(figure)
+            path = f"figures/{study.name}/{figure.name}"
             content |= {f"{path}.png": image.png, f"{path}.svg": image.svg}
             items.append(figure_item(image, [("PNG", f"{path}.png"), ("SVG", f"{path}.svg")]))
-    ordered = sorted(items, key=lambda item: (_rank(item.name), item.table is None))
-    lines, notes = _lines(analysis), _notes(analysis)
-    return Section(study.name, _heading(study), tuple(lines), tuple(notes), tuple(ordered))
+    items.sort(key=lambda item: (_rank(item.name), item.table is None))
+    lines, notes = _protocol_lines(analysis), _notes(analysis)
+    return Section(study.name, _heading(study), tuple(lines), tuple(notes), tuple(items))
 
 
 def _rank(name: str) -> int:
@@ -178,10 +169,8 @@ def _rank(name: str) -> int:
 
 
 def _heading(study: Study) -> str:
-    from noisynet.reports.load_runs import SUITES
-
-    number = study.name.removeprefix(study.suite).removeprefix("-")
-    title = f"{SUITES[study.suite]} {number}".strip()
+    number = study.name.removeprefix(study.family).removeprefix("-")
+    title = f"{FAMILY_TITLES[study.family]} {number}".strip()
     return (
         f"{title}: {_count(len(study.contenders), 'agent')}, "
         f"{_count(len(study.tasks), 'environment')}, {_count(len(study.seeds), 'seed')}, "
@@ -193,62 +182,60 @@ def _count(number: int, what: str) -> str:
     return f"{number:,} {what}" + ("" if number == 1 else "s")
 
 
-def _lines(analysis: Analysis) -> list[str]:
-    """The protocol and the normalisation, in words."""
+def _protocol_lines(analysis: Analysis) -> list[str]:
+    """The protocols and the normalisation."""
     study = analysis.study
     names = {"value": "DQN and Dueling agents", "actor-critic": "A3C agents"}
     lines = []
     for kind, protocol in sorted(study.protocols.items(), reverse=True):
-        cut = ""
+        horizon = ""
         if study.horizons[kind] < protocol.budget_frames:
-            cut = f" Compared at {study.horizons[kind]:,} frames."
-        lines.append(f"{names[kind]}: {protocol}.{cut}")
+            horizon = f" Compared at {study.horizons[kind]:,} frames."
+        lines.append(f"{names[kind]}: {protocol}.{horizon}")
     return [*lines, analysis.normaliser.sentence]
 
 
 def _notes(analysis: Analysis) -> list[str]:
-    """What was separated, and what is missing."""
+    """Notes on separated, unfinished and missing runs."""
     study, notes = analysis.study, list(analysis.study.notes)
     complete = sum(study.is_complete(run) for run in study.runs)
     if complete < len(study.runs):
         notes.append(
-            f"{len(study.runs) - complete} of {len(study.runs)} runs have not reached their last "
-            "evaluation and count only in the curves of single environments."
+            f"{len(study.runs) - complete} of {len(study.runs)} runs are unfinished and "
+            "appear in the curves of their environments only."
         )
     if not complete:
         notes.append(
-            "No run is complete, so there are no tables of scores; compare at fewer frames "
-            "(at_frames) to use what there is."
+            "No run is complete, so that there are no tables of scores; use --at-frames to compare "
+            "unfinished runs."
         )
     elif not any(analysis.tasks(*pair) for pair in study.pairs):
         notes.append(
-            "No NoisyNet agent has complete runs on the same environment as its baseline, so "
-            "there is nothing to compare in Tables 1 and 2 and Figure 1."
+            "No NoisyNet agent has complete runs on the same environment as its baseline, so that "
+            "there are no Tables 1 and 2 and no Figure 1."
         )
     absent = sum(len(one.absent) for one in study.missing())
     if absent:
-        notes.append(f"{absent} runs of these agents, environments and seeds are not there.")
+        notes.append(f"{absent} runs of these agents, environments and seeds are missing.")
     games = study.missing_games()
     if games:
         shown = ", ".join(games) if len(games) <= 10 else f"{', '.join(games[:10])}, …"
         notes.append(f"{len(games)} of the paper's 57 games have no run: {shown}.")
     if analysis.not_normalised:
         notes.append(
-            "Not normalised and in no aggregate, for want of references or because every score is "
-            f"the same: {', '.join(analysis.not_normalised)}."
+            "Not normalised and in no aggregate, because every score is the same: "
+            f"{', '.join(analysis.not_normalised)}."
         )
     return notes
 
 
-# --- the folder ----------------------------------------------------------------------------------
+# --- files ---------------------------------------------------------------------------------------
 
 
 def _check_output(out: Path) -> list[str]:
-    """The files of an earlier report in this folder; refuses a folder of anything else."""
-    from noisynet.reports.load_runs import ReportError
-
+    """The files of an earlier report in this folder. A folder with other files is refused."""
     if out.exists() and not out.is_dir():
-        raise ReportError(f"expected a folder for the report, {out} is a file; choose another")
+        raise ReportError(f"expected a folder for the report, got the file {out}")
     if not out.exists() or not any(out.iterdir()):
         return []
     try:
@@ -256,22 +243,20 @@ def _check_output(out: Path) -> list[str]:
         return [str(name) for name in listed]
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise ReportError(
-            f"{out} is not empty and holds no earlier report ({MANIFEST}); choose a new folder, so "
-            "that nothing of yours is overwritten"
+            f"{out} is not empty and contains no earlier report ({MANIFEST}); choose a new folder, "
+            "so that none of your files is overwritten"
         ) from error
 
 
 def _write(out: Path, content: dict[str, bytes], old: Sequence[str]) -> None:
-    """Replace an earlier report's files by these; nothing else in the folder is touched."""
-    from noisynet.reports.load_runs import ReportError
-
+    """Replace the files of an earlier report; other files in the folder are not touched."""
     try:
         for name in old:
             path = out / name
-            # The list is data: it must not lead out of the folder.
+            # The manifest may be damaged: delete nothing outside the folder.
             if path.resolve().is_relative_to(out.resolve()) and name not in content:
                 path.unlink(missing_ok=True)
-                with suppress(OSError):  # other files are left in it
+                with suppress(OSError):  # not empty
                     path.parent.rmdir()
         for name, data in content.items():
             (out / name).parent.mkdir(parents=True, exist_ok=True)

@@ -1,18 +1,20 @@
-"""What a study took, what is missing from it, and every run in it."""
+"""Tables of a study's runs: their cost, the missing ones, and all of them."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from noisynet.reports.analysis import Analysis
-from noisynet.reports.table_formats import Table, number, words
+from noisynet.reports.table_formats import Table, number_cell, text_cell
 
 
 def cost(analysis: Analysis) -> Table:
-    """Speed and time of each contender's runs."""
+    """Throughput and duration of each contender's runs."""
     rows = []
-    for who in analysis.study.contenders:
-        found = [run for (one, _), of in analysis.study.cells.items() if one == who for run in of]
+    for contender in analysis.study.contenders:
+        found = [
+            run for (one, _), of in analysis.study.cells.items() if one == contender for run in of
+        ]
         timed = [run.timing for run in found if run.timing.training_seconds > 0]
         if not timed:
             continue
@@ -21,29 +23,29 @@ def cost(analysis: Analysis) -> Table:
         evaluation = sum(timing.evaluation_seconds for timing in timed) / 3600
         rows.append(
             (
-                words(who.title),
-                number(float(np.median(speeds)), 0),
-                number(min(speeds), 0),
-                number(max(speeds), 0),
-                number((training + evaluation) / len(timed)),
-                number(training),
-                number(evaluation),
-                number(len(timed), 0),
+                text_cell(contender.title),
+                number_cell(float(np.median(speeds)), 0),
+                number_cell(min(speeds), 0),
+                number_cell(max(speeds), 0),
+                number_cell((training + evaluation) / len(timed)),
+                number_cell(training),
+                number_cell(evaluation),
+                number_cell(len(timed), 0),
             )
         )
     notes = (
-        "Steps are actions of the agent in training. Hours are wall-clock, work that was repeated "
-        "after interruptions included; runs may have shared a machine.",
+        "Steps are actions of the agent in training. Hours are wall-clock time, including work "
+        "repeated after interruptions; runs may have shared a machine.",
     )
     return Table(
         "cost",
-        "Speed and time",
+        "Throughput and time",
         (
             "agent",
             "median",
             "slowest",
             "fastest",
-            "for each run",
+            "per run",
             "training",
             "evaluation",
             "runs",
@@ -55,13 +57,13 @@ def cost(analysis: Analysis) -> Table:
 
 
 def missing(analysis: Analysis) -> Table:
-    """What a full study of the same agents, environments and seeds would have besides."""
+    """Missing and unfinished runs of the study's agents, environments and seeds."""
     rows = tuple(
         (
-            words(one.who.title),
-            words(one.task),
-            words(", ".join(map(str, one.absent)) or "–"),
-            words(
+            text_cell(one.contender.title),
+            text_cell(one.task),
+            text_cell(", ".join(map(str, one.absent)) or "–"),
+            text_cell(
                 ", ".join(
                     f"{seed} ({state})"
                     for seed, state in zip(one.unfinished, one.states, strict=True)
@@ -71,34 +73,32 @@ def missing(analysis: Analysis) -> Table:
         )
         for one in analysis.study.missing()
     )
-    notes = (
-        "Unfinished runs are drawn in the curves of single environments, and count nowhere else.",
-    )
+    notes = ("Unfinished runs appear in the curves of their environments only.",)
     columns = ("agent", "environment", "seeds without a run", "unfinished seeds")
-    return Table("missing", "What is missing", columns, rows, notes)
+    return Table("missing", "Missing runs", columns, rows, notes)
 
 
-def runs(analysis: Analysis) -> Table:
-    """Every run that was read."""
+def runs_table(analysis: Analysis) -> Table:
+    """Every run."""
     study = analysis.study
     rows = []
-    for (who, task), found in sorted(study.cells.items()):
+    for (contender, task), found in sorted(study.cells.items()):
         for run in found:
             scores = run.curve.scores
             rows.append(
                 (
-                    words(run.name),
-                    words(who.title),
-                    words(task),
-                    number(run.seed, 0),
-                    words(run.state if study.is_complete(run) else f"{run.state}, not complete"),
-                    number(int(run.curve.points.max()) * study.period(who), 0)
+                    text_cell(run.name),
+                    text_cell(contender.title),
+                    text_cell(task),
+                    number_cell(run.seed, 0),
+                    text_cell(run.state if study.is_complete(run) else f"{run.state}, incomplete"),
+                    number_cell(int(run.curve.points.max()) * study.period(contender), 0)
                     if scores.size
-                    else words("no evaluation"),
-                    number(float(scores.max()) if scores.size else None),
-                    number(float(scores[-1]) if scores.size else None),
-                    number(run.timing.steps_per_second, 0),
-                    words("; ".join(run.remarks)),
+                    else text_cell("no evaluation"),
+                    number_cell(float(scores.max()) if scores.size else None),
+                    number_cell(float(scores[-1]) if scores.size else None),
+                    number_cell(run.timing.steps_per_second, 0),
+                    text_cell("; ".join(run.remarks)),
                 )
             )
     columns = ("run", "agent", "environment", "seed", "state", "evaluated at (frames)")

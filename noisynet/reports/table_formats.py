@@ -1,4 +1,4 @@
-"""A table and the four ways to write it: text for a terminal, Markdown, CSV and LaTeX."""
+"""Tables, and their rendering as text, Markdown, CSV and LaTeX."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
-TableForm = Literal["text", "markdown", "csv", "latex"]
+TableFormat = Literal["text", "markdown", "csv", "latex"]
 
 _MISSING: Final = "–"
 
 
 @dataclass(frozen=True)
 class Cell:
-    """One entry of a table.
+    """One cell of a table.
 
     Attributes:
-        text: what people read.
-        value: the number behind it, unrounded; None for words.
-        spread: what stands after ±, unrounded; None where there is none.
-        bounds: of its confidence interval; None where there is none.
-        best: whether it stands out, as bold numbers do in the paper.
+        text: as displayed.
+        value: the unrounded number; None for text.
+        spread: the unrounded standard deviation, displayed after ±; None without one.
+        best: whether it is marked, as bold numbers are in the paper.
+        bounds: of its confidence interval; None without one.
     """
 
     text: str
@@ -41,11 +41,11 @@ class Table:
     Attributes:
         name: of its files, as in "table-1".
         title: one line.
-        columns: headings; the first heads the rows' own headings.
-        rows: as many cells as there are columns.
-        notes: what must be read with it, a sentence each.
-        groups: headings over several columns, as (heading, how many columns); they cover all
-            columns but the first, or there are none.
+        columns: headings; the first is that of the row headings.
+        rows: one cell for each column.
+        notes: shown below the table, a sentence each.
+        groups: headings of several columns, as (heading, number of columns); they cover all columns
+            but the first, or there are none.
     """
 
     name: str
@@ -70,57 +70,57 @@ class Table:
 # --- cells ---------------------------------------------------------------------------------------
 
 
-def words(text: str) -> Cell:
-    """A cell that is not a number."""
+def text_cell(text: str) -> Cell:
+    """A cell of text."""
     return Cell(text)
 
 
-def number(
+def number_cell(
     value: float | None, digits: int | None = None, *, spread: float | None = None, suffix: str = ""
 ) -> Cell:
-    """A number for people; None and NaN are shown as missing.
+    """A cell of a number; None and NaN are displayed as missing.
 
     Args:
         value: unrounded.
-        digits: after the point; None: fewer for larger numbers.
-        spread: what stands after ±.
+        digits: after the decimal point; None for three significant digits.
+        spread: the standard deviation.
         suffix: a unit, such as " %".
     """
     if value is None or math.isnan(value):
         return Cell(_MISSING)
-    places = _places(value, spread) if digits is None else digits
-    text = f"{_rounded(value, places)}{suffix}"
+    decimals = _decimals(value, spread) if digits is None else digits
+    text = f"{_rounded(value, decimals)}{suffix}"
     if spread is not None:
-        text = f"{_rounded(value, places)} ± {_rounded(spread, places)}{suffix}"
+        text = f"{_rounded(value, decimals)} ± {_rounded(spread, decimals)}{suffix}"
     return Cell(text, value, spread)
 
 
-def interval(value: float, bounds: tuple[float, float] | None, digits: int = 1) -> Cell:
-    """A statistic with its confidence interval, if there is one."""
+def interval_cell(value: float, bounds: tuple[float, float] | None, digits: int = 1) -> Cell:
+    """A cell of a statistic with its confidence interval, if it has one."""
     text = _rounded(value, digits)
     if bounds is not None:
         text += f" [{_rounded(bounds[0], digits)}, {_rounded(bounds[1], digits)}]"
     return Cell(text, value, bounds=bounds)
 
 
-def _places(value: float, spread: float | None) -> int:
-    """Three digits in all, but no more than four after the point; nothing has none."""
+def _decimals(value: float, spread: float | None) -> int:
+    """Enough for three significant digits, at most four; none for 0."""
     size = max(abs(value), abs(spread or 0.0))
     return min(max(2 - math.floor(math.log10(size)), 0), 4) if size > 0 else 0
 
 
-def _rounded(value: float, places: int) -> str:
-    text = f"{value:.{places}f}"
+def _rounded(value: float, decimals: int) -> str:
+    text = f"{value:.{decimals}f}"
     if not text.strip("-0."):
-        text = text.lstrip("-")  # no minus before nothing
+        text = text.lstrip("-")  # no minus sign before 0
     return text.replace("-", "−")
 
 
-# --- forms ---------------------------------------------------------------------------------------
+# --- rendering -----------------------------------------------------------------------------------
 
 
-def render(table: Table, form: TableForm) -> str:
-    """The table in one of the forms, with a line end at its end."""
+def render_table(table: Table, form: TableFormat) -> str:
+    """Render a table; the last line ends with a line break."""
     return _FORMS[form](table)
 
 
@@ -128,7 +128,7 @@ def _text(table: Table) -> str:
     columns = _full_headings(table)
     body = [[cell.text + ("*" if cell.best else "") for cell in row] for row in table.rows]
     widths = [max(len(line[i]) for line in [columns, *body]) for i in range(len(columns))]
-    left = [0, *(i for i in range(1, len(columns)) if _is_wordy(table, i))]
+    left = [0, *(i for i in range(1, len(columns)) if _is_text(table, i))]
 
     def line(cells: Sequence[str]) -> str:
         padded = (
@@ -140,7 +140,7 @@ def _text(table: Table) -> str:
     rule = "  ".join("─" * width for width in widths)
     lines = [table.title, "", line(columns), rule, *map(line, body)]
     if table.notes:
-        lines += ["", *(part for note in table.notes for part in _wrapped(note))]
+        lines += ["", *(line for note in table.notes for line in _wrapped(note))]
     return "\n".join(lines) + "\n"
 
 
@@ -148,7 +148,7 @@ def _wrapped(note: str) -> list[str]:
     return textwrap.wrap(note, 100, initial_indent="  · ", subsequent_indent="    ")
 
 
-def _is_wordy(table: Table, column: int) -> bool:
+def _is_text(table: Table, column: int) -> bool:
     return all(row[column].value is None for row in table.rows)
 
 
@@ -161,7 +161,7 @@ def _markdown(table: Table) -> str:
         return f"**{text}**" if cell.best else text
 
     columns = [_escape_markdown(column) for column in _full_headings(table)]
-    rules = ["---" if i == 0 or _is_wordy(table, i) else "--:" for i in range(len(columns))]
+    rules = ["---" if i == 0 or _is_text(table, i) else "--:" for i in range(len(columns))]
     body = [line([cell_text(cell) for cell in row]) for row in table.rows]
     notes = ["", *(f"- {_escape_markdown(note)}" for note in table.notes)] if table.notes else []
     title = f"**{_escape_markdown(table.title)}**"
@@ -175,7 +175,7 @@ def _escape_markdown(text: str) -> str:
 
 
 def _csv(table: Table) -> str:
-    """Unrounded numbers; columns with spreads or intervals are followed by columns of them."""
+    """Unrounded numbers; spreads and intervals have columns of their own."""
     spread = [any(row[i].spread is not None for row in table.rows) for i in _indices(table)]
     bounds = [any(row[i].bounds is not None for row in table.rows) for i in _indices(table)]
     out = io.StringIO()
@@ -210,9 +210,9 @@ def _csv_value(cell: Cell) -> str:
 
 
 def _latex(table: Table) -> str:
-    """A booktabs table; the notes stand in its caption."""
+    """A booktabs table with the notes in its caption."""
     columns = [_escape_latex(column) for column in table.columns]
-    shape = "".join("l" if i == 0 or _is_wordy(table, i) else "r" for i in range(len(columns)))
+    shape = "".join("l" if i == 0 or _is_text(table, i) else "r" for i in range(len(columns)))
     lines = [r"\begin{table}", r"\centering", rf"\begin{{tabular}}{{{shape}}}", r"\toprule"]
     if table.groups:
         heads = [rf"\multicolumn{{{n}}}{{c}}{{{_escape_latex(head)}}}" for head, n in table.groups]
@@ -251,13 +251,13 @@ _LATEX: Final = {
 
 
 def _escape_latex(text: str) -> str:
-    text = text.replace("Σ̄", "Σ")  # two code points: letter and bar
+    text = text.replace("Σ̄", "Σ")  # two code points: the letter and a combining bar
     table = {**_LATEX, "Σ": _LATEX["Σ̄"]}
     return "".join(table.get(character, character) for character in " ".join(text.splitlines()))
 
 
 def _full_headings(table: Table) -> list[str]:
-    """Headings of single columns, with those over several in front."""
+    """The headings of columns, each preceded by the heading of its group."""
     groups = [head for head, width in table.groups for _ in range(width)] or [""] * (
         len(table.columns) - 1
     )
@@ -267,7 +267,7 @@ def _full_headings(table: Table) -> list[str]:
     return [table.columns[0], *rest]
 
 
-_FORMS: Final[dict[TableForm, Callable[[Table], str]]] = {
+_FORMS: Final[dict[TableFormat, Callable[[Table], str]]] = {
     "text": _text,
     "markdown": _markdown,
     "csv": _csv,
