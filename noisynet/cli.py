@@ -8,11 +8,12 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from noisynet import cli_studies
+from noisynet.cli_studies import fail as _fail
 from noisynet.config import (
     ACTOR_CRITIC_AGENTS,
     AGENTS,
@@ -80,7 +81,8 @@ def train(
     from noisynet.agents import NonFiniteLoss
     from noisynet.loops import PATIENCE_SECONDS, rehearse
     from noisynet.loops import train as train_run
-    from noisynet.runs import RunError, RunFolder
+    from noisynet.runs import EXIT_LOCKED, RunError, RunFolder, RunLocked
+    from noisynet.runs.stop_signals import stop_on_signals
 
     chosen_device = _device(device, config)
     try:
@@ -98,7 +100,7 @@ def train(
                 _say(note)
             if folder.differences:  # a longer budget
                 folder.write_config(stored)
-            with _stopping() as stop:
+            with stop_on_signals(interrupt_twice=True) as stop:
                 outcome = train_run(
                     config,
                     folder,
@@ -107,6 +109,8 @@ def train(
                     stop=stop,
                     patience_seconds=patience or PATIENCE_SECONDS,
                 )
+    except RunLocked as error:
+        _fail(str(error), code=EXIT_LOCKED)
     except (RunError, NonFiniteLoss, ImportError, ValueError) as error:
         _fail(str(error))
     if not outcome.finished:
@@ -261,34 +265,6 @@ def doctor() -> None:
         raise typer.Exit(1)
 
 
-class _Stop:
-    """Turns SIGINT and SIGTERM into a polite request; a second Ctrl-C means it."""
-
-    def __init__(self) -> None:
-        self.signal: int | None = None
-
-    def __call__(self) -> bool:
-        return self.signal is not None
-
-    def receive(self, number: int, _frame: object) -> None:
-        # Those that send SIGTERM often send it twice, to a process and to its group.
-        if number == self.signal == signal.SIGINT:
-            signal.default_int_handler(number, None)
-        self.signal = number
-
-
-@contextmanager
-def _stopping() -> Iterator[_Stop]:
-    stop = _Stop()
-    numbers = (signal.SIGINT, signal.SIGTERM)
-    before = {number: signal.signal(number, stop.receive) for number in numbers}
-    try:
-        yield stop
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-
 @contextmanager
 def _observers(
     config: Config | ActorCriticConfig, folder: RunFolder, tensorboard: bool
@@ -385,9 +361,3 @@ def _print(text: str) -> None:
 
 def _say(text: str) -> None:
     typer.echo(text, err=True)
-
-
-def _fail(message: str, code: int = 1) -> NoReturn:
-    for line in message.splitlines():
-        typer.echo(f"noisynet: {line}", err=True)
-    raise typer.Exit(code)

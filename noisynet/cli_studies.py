@@ -1,4 +1,4 @@
-"""The commands about many runs: plan and carry them out, and report on them."""
+"""The commands on many runs: `sweep`, `report` and `paper`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from noisynet.experiments import PLANS
 
 
 def add_to(app: typer.Typer) -> None:
-    """Give a command line these commands."""
+    """Register the commands with `app`."""
     for command in (sweep, report, paper):
         app.command()(command)
 
@@ -21,21 +21,23 @@ def sweep(
     plan: Annotated[
         str, typer.Argument(metavar="PLAN", help=f"{', '.join(PLANS)}, or a TOML file.")
     ],
-    agents: Annotated[str | None, typer.Option(help="Names or patterns, with commas.")] = None,
-    environments: Annotated[str | None, typer.Option(help="Names, with commas.")] = None,
+    agents: Annotated[str | None, typer.Option(help="Names or patterns, comma-separated.")] = None,
+    environments: Annotated[str | None, typer.Option(help="Names, comma-separated.")] = None,
     seeds: Annotated[str | None, typer.Option(help="How many (3), or which (0,7 or 3-5).")] = None,
     frames: Annotated[str | None, typer.Option(help="Budget of every run, such as 10M.")] = None,
     out: Annotated[Path, typer.Option(help="Parent of the run folders.")] = Path("runs"),
     on: Annotated[str, typer.Option(help="local or ray.")] = "local",
-    address: Annotated[str | None, typer.Option(help="Of the Ray cluster.")] = None,
-    jobs: Annotated[int | None, typer.Option(help="Runs at once; as many as fit.")] = None,
+    address: Annotated[str | None, typer.Option(help="Address of the Ray cluster.")] = None,
+    jobs: Annotated[
+        int | None, typer.Option(help="Runs at once; default: as many as the cores allow.")
+    ] = None,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1, …")] = "auto",
     tensorboard: Annotated[bool, typer.Option(help="Write TensorBoard events.")] = True,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what there is to do.")] = (
-        False
-    ),
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only list what is left and estimate the time.")
+    ] = (False),
 ) -> None:
-    """Carry out a plan of many runs; the same command continues it."""
+    """Run a plan of many runs; the same command resumes it."""
     from noisynet.experiments import PlanError, run_sweep
 
     try:
@@ -54,9 +56,9 @@ def sweep(
             tensorboard=tensorboard,
         )
     except PlanError as error:
-        _fail(str(error), code=2)
+        fail(str(error), code=2)
     except (ImportError, ConnectionError) as error:
-        _fail(str(error))
+        fail(str(error))
     typer.echo(str(summary))
     if summary.exit_code:
         raise typer.Exit(summary.exit_code)
@@ -66,25 +68,25 @@ def report(
     runs: Annotated[
         list[Path], typer.Argument(metavar="RUNS…", help="Run folders, or folders of them.")
     ],
-    output: Annotated[Path, typer.Option("-o", "--output", help="Where to write.")] = Path(
+    output: Annotated[Path, typer.Option("-o", "--output", help="Folder to write to.")] = Path(
         "report"
     ),
     references: Annotated[
-        str, typer.Option(help="What Atari scores are normalised by: unrounded or printed.")
+        str, typer.Option(help="References of Atari scores: unrounded or printed.")
     ] = "unrounded",
     at_frames: Annotated[
-        str | None, typer.Option(help="Compare after so many frames, such as 10M.")
+        str | None, typer.Option(help="Compare runs after this many frames, such as 10M.")
     ] = None,
 ) -> None:
-    """Write the paper's tables and figures from runs, measured beside published."""
+    """Write the paper's tables and figures from runs, next to the published scores."""
     if references not in ("unrounded", "printed"):
-        _fail(f"--references expected unrounded or printed, got {references!r}", code=2)
+        fail(f"--references expected unrounded or printed, got {references!r}", code=2)
     frames = None
     if at_frames is not None:
         try:
             frames = parse_count(at_frames)
         except ValueError as error:
-            _fail(f"--at-frames {error}", code=2)
+            fail(f"--at-frames {error}", code=2)
     from noisynet.reports import ReportError, write_report
 
     try:
@@ -93,11 +95,11 @@ def report(
             output,
             references=references,  # type: ignore[arg-type]
             at_frames=frames,
-            say=lambda text: typer.echo(text, err=True),
+            on_progress=lambda text: typer.echo(text, err=True),
         )
     except ReportError as error:
-        _fail(str(error))
-    for line in (*summary.studies, *summary.left_out, *summary.notes):
+        fail(str(error))
+    for line in (*summary.studies, *summary.skipped, *summary.notes):
         typer.echo(line, err=True)
     typer.echo(f"{summary.runs:,} runs, {summary.files:,} files: open {summary.page}")
 
@@ -105,16 +107,17 @@ def report(
 def paper(
     form: Annotated[str, typer.Option("--form", help="text, markdown, csv or latex.")] = "text",
 ) -> None:
-    """Print the paper's tables, recomputed from its published scores, beside what it prints."""
+    """Print the paper's tables, recomputed from its published scores, next to the originals."""
     from noisynet.reports import print_paper
 
     forms = ("text", "markdown", "csv", "latex")
     if form not in forms:
-        _fail(f"--form expected {', '.join(forms)}, got {form!r}", code=2)
+        fail(f"--form expected {', '.join(forms)}, got {form!r}", code=2)
     print_paper(form=form)  # type: ignore[arg-type]
 
 
-def _fail(message: str, code: int = 1) -> NoReturn:
+def fail(message: str, code: int = 1) -> NoReturn:
+    """Print each line of an error message to standard error and exit with `code`."""
     for line in message.splitlines():
         typer.echo(f"noisynet: {line}", err=True)
     raise typer.Exit(code)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import shutil
-import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -13,7 +12,6 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
-from noisynet import cli
 from noisynet.cli import app
 
 PONG = ["noisynet-dqn", "atari/pong"]
@@ -269,14 +267,3 @@ def test_watch_says_what_the_video_does_not_show(trained: tuple[Path, str], tmp_
     assert ended.exit_code == 0, ended.output
     assert "noise off" in ended.output
     assert video.stat().st_size > 0
-
-
-def test_only_a_second_ctrl_c_ends_a_run_at_once() -> None:
-    with cli._stopping() as stop:
-        assert not stop()
-        for _ in range(2):
-            signal.raise_signal(signal.SIGTERM)
-            assert stop()
-        signal.raise_signal(signal.SIGINT)
-        with pytest.raises(KeyboardInterrupt):
-            signal.raise_signal(signal.SIGINT)

@@ -32,8 +32,8 @@ from noisynet.runs import (
 )
 from noisynet.watch import ReplayDiffers, render_episode
 from noisynet.watch.episode import action_names, choose_trace, play, screens
-from noisynet.watch.meters import ValueMeter
 from noisynet.watch.panel import Panel
+from noisynet.watch.value_sampling import ValueMeter
 from noisynet.watch.video import _caption
 
 av = pytest.importorskip("av")

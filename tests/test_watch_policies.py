@@ -20,8 +20,8 @@ from noisynet.watch.episode import play
 
 pytest.importorskip("av")
 
-from noisynet.watch.meters import PolicyMeter
 from noisynet.watch.panel import CHOSEN, MARGIN, Panel
+from noisynet.watch.value_sampling import PolicyMeter
 from noisynet.watch.video import _caption
 
 TRACE = Trace("deep_sea/4", 0, np.zeros(4, np.uint8), 0.0, 0, 0, "on")

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from noisynet.envs.environment import Environment, EnvironmentSpec, Step, check_count
-from noisynet.envs.paint import PLAYER, TREASURE, paint_planes
+from noisynet.envs.grid_rendering import PLAYER, TREASURE, render_cells
 
 MOVE_COST: Final = 0.01
 
@@ -97,4 +97,4 @@ class DeepSeaEnvironment(Environment):
         diver = np.zeros(grid, dtype=np.bool_)
         # Below the grid nothing is left to show of the last move but its column.
         diver[min(self._row[index], self._size - 1), self._column[index]] = True
-        return paint_planes([(treasure, TREASURE), (diver, PLAYER)])
+        return render_cells([(treasure, TREASURE), (diver, PLAYER)])

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from noisynet.envs.environment import Environment, EnvironmentSpec, Step, check_count
 from noisynet.envs.extras import import_extra
+from noisynet.envs.grid_rendering import CHANNEL_COLOURS, render_cells
 from noisynet.envs.names import MINATAR_GAMES, suggestion
-from noisynet.envs.paint import CHANNEL_COLOURS, paint_planes
 
 MAX_EPISODE_FRAMES: Final = 108_000
 
@@ -99,7 +99,7 @@ class MinAtarEnvironment(Environment):
         planes = _planes(game).astype(np.bool_)
         # Trails are painted first, the player's own channel (the lowest) last: on top.
         layers = sorted(channels.items(), key=lambda item: (not _is_trail(item[0]), -item[1]))
-        return paint_planes([(planes[c], CHANNEL_COLOURS[name]) for name, c in layers])
+        return render_cells([(planes[c], CHANNEL_COLOURS[name]) for name, c in layers])
 
 
 def _planes(game: Any) -> NDArray[np.uint8]:

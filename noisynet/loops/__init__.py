@@ -6,8 +6,9 @@ emulator.
 
 from __future__ import annotations
 
-import importlib
 from typing import TYPE_CHECKING
+
+from noisynet.lazy import lazy_attributes
 
 if TYPE_CHECKING:
     from noisynet.loops.async_actors import ActorTraining, WorkersFailed, make_actor_training
@@ -41,33 +42,28 @@ __all__ = [
     "train",
 ]
 
-_LOADED_LATER = {
-    "ActorTraining": "async_actors",
-    "FinishedEpisode": "off_policy",
-    "Health": "supervisor",
-    "Observer": "journal",
-    "OffPolicyLoop": "off_policy",
-    "Outcome": "training",
-    "PATIENCE_SECONDS": "supervisor",
-    "Phase": "supervisor",
-    "RunningEpisode": "replaying",
-    "Tick": "off_policy",
-    "Training": "training",
-    "WorkersFailed": "async_actors",
-    "WorkersObserver": "journal",
-    "evaluation_modes": "journal",
-    "identity": "training",
-    "load_agent": "launch",
-    "make_actor_training": "async_actors",
-    "make_training": "training",
-    "rehearse": "launch",
-    "train": "launch",
-}
-
-
-def __getattr__(name: str) -> object:
-    if name not in _LOADED_LATER:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value: object = getattr(importlib.import_module(f"{__name__}.{_LOADED_LATER[name]}"), name)
-    globals()[name] = value
-    return value
+__getattr__ = lazy_attributes(
+    __name__,
+    {
+        "ActorTraining": "async_actors",
+        "FinishedEpisode": "off_policy",
+        "Health": "supervisor",
+        "Observer": "journal",
+        "OffPolicyLoop": "off_policy",
+        "Outcome": "training",
+        "PATIENCE_SECONDS": "supervisor",
+        "Phase": "supervisor",
+        "RunningEpisode": "replaying",
+        "Tick": "off_policy",
+        "Training": "training",
+        "WorkersFailed": "async_actors",
+        "WorkersObserver": "journal",
+        "evaluation_modes": "journal",
+        "identity": "training",
+        "load_agent": "launch",
+        "make_actor_training": "async_actors",
+        "make_training": "training",
+        "rehearse": "launch",
+        "train": "launch",
+    },
+)

@@ -11,13 +11,22 @@ from noisynet.runs.checkpoint import (
     save_checkpoint,
 )
 from noisynet.runs.files import RunDamaged, RunError, StorageError, write_atomically
-from noisynet.runs.lock import Owner, RunLock, RunLocked
+from noisynet.runs.lock import EXIT_LOCKED, Owner, RunLock, RunLocked
 from noisynet.runs.metrics import MetricsLog, read_metrics
 from noisynet.runs.segments import SegmentHashes
-from noisynet.runs.store import Difference, RunFolder, RunMismatch, RunState
+from noisynet.runs.store import (
+    Difference,
+    RunFolder,
+    RunMismatch,
+    RunState,
+    compare_configs,
+    find_run_folders,
+    flatten_config,
+)
 from noisynet.runs.traces import Trace, TraceFile, list_traces, read_traces, write_traces
 
 __all__ = [
+    "EXIT_LOCKED",
     "Checkpoint",
     "CheckpointMismatch",
     "Difference",
@@ -36,6 +45,9 @@ __all__ = [
     "StorageError",
     "Trace",
     "TraceFile",
+    "compare_configs",
+    "find_run_folders",
+    "flatten_config",
     "list_traces",
     "load_newest",
     "read_metrics",

@@ -11,12 +11,15 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Final, Self
 
 from noisynet.runs.encoding import decode, encode
 from noisynet.runs.files import RunError, storage_errors
 
-__all__ = ["Owner", "RunLock", "RunLocked", "read_owner", "signature_path"]
+__all__ = ["EXIT_LOCKED", "Owner", "RunLock", "RunLocked", "read_owner", "signature_path"]
+
+EXIT_LOCKED: Final = 75
+"""Exit code of a process whose run is locked by another one: EX_TEMPFAIL of sysexits.h."""
 
 _log = logging.getLogger(__name__)
 

@@ -34,6 +34,9 @@ __all__ = [
     "RunMismatch",
     "RunState",
     "StorageError",
+    "compare_configs",
+    "find_run_folders",
+    "flatten_config",
     "write_atomically",
 ]
 
@@ -123,7 +126,9 @@ class RunFolder:
                         folder._is_new = True
             for part in (folder.traces_path, folder.replay_path, folder.checkpoints_path):
                 part.mkdir(exist_ok=True)
-        folder.differences = _compare(folder.read_config(), decode(encode(config)), must_match)
+        folder.differences = compare_configs(
+            folder.read_config(), decode(encode(config)), must_match
+        )
         if any(difference.identity for difference in folder.differences):
             raise _mismatch(folder)
         return folder
@@ -218,16 +223,35 @@ def _read_object(path: Path) -> dict[str, Any]:
     return value
 
 
-def _leaves(value: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
+def find_run_folders(path: Path) -> Iterator[Path]:
+    """Every run folder at or below `path`, in sorted order. Run folders do not nest."""
+    for folder, below, files in os.walk(path):
+        if "config.json" in files:
+            below.clear()  # a run has thousands of files
+            yield Path(folder)
+        below.sort()
+
+
+def flatten_config(value: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Settings by dotted key, as in ("learning.discount", 0.99)."""
     if isinstance(value, dict) and value:
         for key, item in value.items():
-            yield from _leaves(item, f"{prefix}.{key}" if prefix else key)
+            yield from flatten_config(item, f"{prefix}.{key}" if prefix else key)
     else:
         yield prefix, value
 
 
-def _compare(stored: Any, given: Any, must_match: Sequence[str]) -> tuple[Difference, ...]:
-    before, now = dict(_leaves(stored)), dict(_leaves(given))
+def compare_configs(
+    stored: Any, given: Any, must_match: Sequence[str] = ()
+) -> tuple[Difference, ...]:
+    """The settings on which two configurations, as JSON, disagree.
+
+    Args:
+        stored: The one of a run folder.
+        given: The one of a command.
+        must_match: Dotted paths of the run's identity; see `RunFolder.create_or_open`.
+    """
+    before, now = dict(flatten_config(stored)), dict(flatten_config(given))
     keys = list(dict.fromkeys([*now, *before]))
 
     def covers(path: str, key: str) -> bool:

@@ -15,7 +15,7 @@ from noisynet.config import ActorCriticLearning, Learning
 from noisynet.envs import Environment, Step, make_environment, parse_environment, screen_options
 from noisynet.evaluation import Stacks, counted
 from noisynet.runs import RunError, RunFolder, Trace, list_traces, read_metrics, read_traces
-from noisynet.watch.meters import Values, make_meter
+from noisynet.watch.value_sampling import Values, make_meter
 
 _STATES_AT_ONCE = 16
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from PIL import Image, ImageDraw
 
 from noisynet.watch.episode import Played
-from noisynet.watch.lettering import fitting, font_of, number_text, round_unit, tick
+from noisynet.watch.text import fitting, font_of, number_text, round_unit, tick
 
 WIDTH = 480
 MARGIN = 18
