@@ -38,7 +38,7 @@ MAY_IMPORT = {
         "runs",
     },
     "experiments": {"envs", "extras", "runs", "config", "lazy"},
-    "reports": {"envs", "extras", "runs", "paper"},
+    "reports": {"envs", "extras", "lazy", "runs", "paper"},
     "integrations": {"audit", "extras", "layers"},
     "config": {"paper", "envs", "presets", "contradictions"},
     "presets": {"paper"},

@@ -73,8 +73,7 @@ def scale_noise(epsilon: Any) -> None:
     """f(x) = sgn(x)√|x| in place (section 3, b)."""
     flat = epsilon.ravel()
     for i in range(flat.size):
-        root = np.sqrt(abs(flat[i]))
-        flat[i] = root if flat[i] >= 0 else -root
+        flat[i] = np.copysign(np.sqrt(abs(flat[i])), flat[i])
 
 
 @compiled
@@ -255,13 +254,10 @@ def _loss(q_x: Any, q_y: Any, selector: Any, columns: Any, threshold: Any) -> An
 def _step(trained: Any, steps: Any, options: Any) -> None:
     """Clip the gradient by its norm, then one step of centred RMSProp or Adam."""
     theta, gradient, first, second = trained
-    factor = np.float32(1)
     if options.max_gradient_norm < np.inf:
         norm = np.sqrt(np.float64((gradient * gradient).sum()))
         if norm > options.max_gradient_norm:
-            factor = np.float32(options.max_gradient_norm / (norm + 1e-6))
-    if factor != 1:
-        gradient *= factor
+            gradient *= np.float32(options.max_gradient_norm / (norm + 1e-6))
     if not options.adam:
         rates = options.learning_rate, options.decay, options.epsilon
         centred_rmsprop(theta, gradient, first, second, *rates)
