@@ -289,7 +289,7 @@ def _network_shape(
     noisy = exploration if isinstance(exploration, config.NoisyRollouts) else None
     torso = network.torso
     if torso == "auto":
-        torso = fitting_torso(spec.frame_shape, "a3c")
+        torso = fitting_torso(spec.frame_shape, "nature")
     assert network.hidden is not None, "the configuration has filled it in"
     return ActorCriticNetworkShape(
         torso=torso,
@@ -300,8 +300,7 @@ def _network_shape(
         noisy_lstm=settings.noisy_lstm,
         sigma0=noisy.sigma0 if noisy else None,
         learn_sigma=noisy.learn_sigma if noisy else True,
-        # Planes of 0 and 1 are bytes too, but not grey levels.
-        scale=1 / 255 if spec.frame_dtype == "uint8" and spec.frame_shape[-1] >= 36 else 1.0,
+        scale=spec.pixel_scale,
     )
 
 

@@ -56,6 +56,10 @@ class ObservationSpec(Protocol):
     def stack(self) -> int:
         """How many frames make an observation."""
 
+    @property
+    def pixel_scale(self) -> float:
+        """What observations are multiplied by before the network."""
+
 
 class NonFiniteLoss(ArithmeticError):  # noqa: N818 — says what happened
     """The loss is NaN or infinite; the message says where that came from."""
@@ -385,8 +389,7 @@ def _network_shape(settings: config.Config, spec: ObservationSpec) -> NetworkSha
         sigma0=noisy.sigma0 if noisy else None,
         learn_sigma=noisy.learn_sigma if noisy else True,
         trunk_gradient_scale=settings.network.trunk_gradient_scale,
-        # Planes of 0 and 1 are bytes too, but not grey levels.
-        scale=1 / 255 if spec.frame_dtype == "uint8" and spec.frame_shape[-1] >= 36 else 1.0,
+        scale=spec.pixel_scale,
     )
 
 

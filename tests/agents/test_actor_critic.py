@@ -20,8 +20,8 @@ from noisynet.layers import held_noise, noise_off, noisy_layers
 from noisynet.losses import log_policy
 from noisynet.networks import ActorCriticNetwork
 
-FLAT = EnvironmentSpec("deep_sea/4", 3, (6,), "float32", 1, 1)
-SCREEN = EnvironmentSpec("atari/pong", 6, (84, 84), "uint8", 4, 4)
+FLAT = EnvironmentSpec("deep_sea/4", 3, (6,), "float32", 1, 1, 1.0)
+SCREEN = EnvironmentSpec("atari/pong", 6, (84, 84), "uint8", 4, 4, 1 / 255)
 NOISY = ("noisynet-a3c", "noisynet-a3c-factorised")
 STEPS = 5
 KINDS = [

@@ -19,7 +19,7 @@ from noisynet.envs import EnvironmentSpec
 from noisynet.networks import Share
 from noisynet.replay import TransitionBatch
 
-SCREEN = EnvironmentSpec("atari/pong", 6, (84, 84), "uint8", 4, 4)
+SCREEN = EnvironmentSpec("atari/pong", 6, (84, 84), "uint8", 4, 4, 1 / 255)
 
 
 def make(agent: str, learner: Learner | None, *settings: str) -> ValueAgent:

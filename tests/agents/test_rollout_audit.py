@@ -21,8 +21,8 @@ from noisynet.config import ActorCriticConfig, build_config
 from noisynet.envs import EnvironmentSpec
 from noisynet.layers import checks, held_noise, hold_noise, noise_off, noisy_layers, resample_noise
 
-SPEC = EnvironmentSpec("deep_sea/4", 3, (16,), "float32", 1, 1)
-PLANES = EnvironmentSpec("minatar/breakout", 3, (4, 10, 10), "uint8", 1, 1)
+SPEC = EnvironmentSpec("deep_sea/4", 3, (16,), "float32", 1, 1, 1.0)
+PLANES = EnvironmentSpec("minatar/breakout", 3, (4, 10, 10), "uint8", 1, 1, 1.0)
 UPDATES = 52  # for statistics
 FEW = 8  # for what shows at once
 

@@ -20,7 +20,7 @@ from noisynet.config import ActorCriticConfig, build_config
 from noisynet.envs import EnvironmentSpec
 from noisynet.layers import NoisyLinear
 
-SPEC = EnvironmentSpec("deep_sea/4", 3, (6,), "float32", 1, 1)
+SPEC = EnvironmentSpec("deep_sea/4", 3, (6,), "float32", 1, 1, 1.0)
 DISCOUNT = 0.9
 STEPS = 5
 AGENTS = ("a3c", "noisynet-a3c", "noisynet-a3c-factorised")
@@ -331,7 +331,7 @@ def test_a_recurrent_roll_out_with_an_episode_that_begins_inside(
 @pytest.mark.parametrize("noise", ["independent", "factorised"])
 def test_convolutions_and_layers_above_them_get_the_gradient_of_plain_torch(noise: str) -> None:
     """One step that ends the game, with every weight a tensor by itself in torch's own layout."""
-    spec = EnvironmentSpec("atari/pong", 4, (36, 36), "uint8", 2, 1)
+    spec = EnvironmentSpec("atari/pong", 4, (36, 36), "uint8", 2, 1, 1 / 255)
     name = "noisynet-a3c" if noise == "independent" else "noisynet-a3c-factorised"
     fixed = ["network.hidden=[6, 5]", "learning.max_gradient_norm=null", "envs_per_worker=1"]
     agent = agent_of(name, spec, *fixed)

@@ -21,9 +21,9 @@ from noisynet.losses import double_q_target, huber, q_learning_target, squared, 
 from noisynet.networks import ValueNetwork
 from noisynet.replay import TransitionBatch
 
-FLAT = EnvironmentSpec("deep_sea/4", 5, (6,), "float32", 1, 1)
-PLANES = EnvironmentSpec("minatar/breakout", 6, (4, 10, 10), "uint8", 1, 1)
-SCREEN = EnvironmentSpec("atari/pong", 6, (84, 84), "uint8", 4, 4)
+FLAT = EnvironmentSpec("deep_sea/4", 5, (6,), "float32", 1, 1, 1.0)
+PLANES = EnvironmentSpec("minatar/breakout", 6, (4, 10, 10), "uint8", 1, 1, 1.0)
+SCREEN = EnvironmentSpec("atari/pong", 6, (84, 84), "uint8", 4, 4, 1 / 255)
 STARTS = 32  # steps
 NOISY_AGENTS = ("noisynet-dqn", "noisynet-dueling")
 
