@@ -393,7 +393,7 @@ def _network_shape(settings: config.Config, spec: ObservationSpec) -> NetworkSha
     )
 
 
-def _torso(asked: str, frame_shape: tuple[int, ...]) -> TorsoKind:
+def _torso(asked: config.Torso, frame_shape: tuple[int, ...]) -> TorsoKind:
     if asked != "auto":
         return asked  # type: ignore[return-value]
     if len(frame_shape) not in (2, 3) or min(frame_shape[-2:]) < 3:

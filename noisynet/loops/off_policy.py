@@ -103,8 +103,6 @@ class OffPolicyLoop:
                 learnt.append(self._finish_update())
             if step % learning.sync_target_steps == 0:
                 self.agent.sync_target()
-            if due and learning.draws_ahead:
-                self._begin_update()
         return learnt
 
     def _begin_update(self) -> None:

@@ -444,9 +444,15 @@ def test_an_agent_can_be_copied_in_the_midst_of_a_roll_out() -> None:
     assert same(held_noise(network), held_noise(agent.online))
 
 
+@pytest.mark.parametrize(
+    ("torso", "features", "hidden"), [("auto", 64 * 7 * 7, 512), ("a3c", 32 * 9 * 9, 256)]
+)
 @pytest.mark.parametrize("name", ACTOR_CRITIC_AGENTS)
-def test_screens_of_bytes_are_acted_on_and_learnt_from(name: str) -> None:
-    config = build_config(name, SCREEN.name, settings=["envs_per_worker=2"])
+def test_screens_of_bytes_are_acted_on_and_learnt_from(
+    name: str, torso: str, features: int, hidden: int
+) -> None:
+    settings = ["envs_per_worker=2", f"network.torso={torso}"]
+    config = build_config(name, SCREEN.name, settings=settings)
     assert isinstance(config, ActorCriticConfig)
     agent = ActorCriticAgent(config, SCREEN)
     rng = np.random.default_rng(0)
@@ -464,4 +470,5 @@ def test_screens_of_bytes_are_acted_on_and_learnt_from(name: str) -> None:
         )
     )
     assert learnt.finite
-    assert agent.online.torso.features == 32 * 9 * 9
+    assert agent.online.torso.features == features
+    assert agent.config.network.hidden == (hidden,)

@@ -16,9 +16,8 @@ from noisynet.config import VALUE_AGENTS, Config, build_config
 from noisynet.envs import EnvironmentSpec
 from noisynet.replay import TransitionBatch
 
-SCREEN = EnvironmentSpec(
-    "atari/pong", 6, (36, 36), "uint8", 4, 4, 1 / 255
-)  # small, for Nature's network
+# small, for Nature's network
+SCREEN = EnvironmentSpec("atari/pong", 6, (36, 36), "uint8", 4, 4, 1 / 255)
 PLANES = EnvironmentSpec("minatar/breakout", 6, (4, 10, 10), "uint8", 1, 1, 1.0)
 VECTOR = EnvironmentSpec("gym/CartPole-v1", 2, (4,), "float32", 1, 1, 1.0)
 

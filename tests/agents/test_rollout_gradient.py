@@ -334,7 +334,7 @@ def test_convolutions_and_layers_above_them_get_the_gradient_of_plain_torch(nois
     spec = EnvironmentSpec("atari/pong", 4, (36, 36), "uint8", 2, 1, 1 / 255)
     name = "noisynet-a3c" if noise == "independent" else "noisynet-a3c-factorised"
     fixed = ["network.hidden=[6, 5]", "learning.max_gradient_norm=null", "envs_per_worker=1"]
-    agent = agent_of(name, spec, *fixed)
+    agent = agent_of(name, spec, *fixed, "network.torso=a3c")
     observation = np.random.default_rng(0).integers(256, size=(2, 1, 2, 36, 36), dtype=np.uint8)
     rollout = Rollout(
         observation=observation,
