@@ -25,6 +25,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from noisynet.extras import extra
 from noisynet.layers import (
     Noise,
     held_noise,
@@ -35,7 +36,7 @@ from noisynet.layers import (
     resample_noise,
 )
 
-try:
+with extra("sb3"):
     from stable_baselines3 import A2C, DQN, PPO
     from stable_baselines3.common.on_policy_algorithm import OnPolicyAlgorithm
     from stable_baselines3.common.policies import ActorCriticPolicy
@@ -48,10 +49,6 @@ try:
     )
     from stable_baselines3.common.utils import LinearSchedule
     from stable_baselines3.dqn.policies import DQNPolicy, QNetwork
-except ImportError as error:
-    raise ImportError(
-        "noisynet.integrations.sb3 needs Stable-Baselines3: pip install 'noisynet[sb3]'"
-    ) from error
 try:
     from sb3_contrib import QRDQN
     from sb3_contrib.qrdqn.policies import QRDQNPolicy, QuantileNetwork

@@ -17,18 +17,15 @@ from gymnasium import spaces
 from torch import Tensor
 
 from noisynet import layers
+from noisynet.extras import extra
 from noisynet.layers import NoiseReport
 from noisynet.layers.checks import ACTIONS_PER_UPDATE
 
-try:
+with extra("sb3"):
     from stable_baselines3 import A2C, DQN, PPO
     from stable_baselines3.common.logger import Logger
     from stable_baselines3.common.on_policy_algorithm import OnPolicyAlgorithm
     from stable_baselines3.common.utils import polyak_update
-except ImportError as error:
-    raise ImportError(
-        "noisynet.integrations.sb3 needs Stable-Baselines3: pip install 'noisynet[sb3]'"
-    ) from error
 try:
     from sb3_contrib import QRDQN
 except ImportError:  # then there is no QR-DQN to audit

@@ -27,6 +27,7 @@ import torch
 from torch import nn
 
 from noisynet import layers
+from noisynet.extras import extra
 from noisynet.layers import (
     Contract,
     Noise,
@@ -37,7 +38,7 @@ from noisynet.layers import (
     resample_noise,
 )
 
-try:
+with extra("tianshou"):
     import gymnasium as gym
     from tianshou.algorithm.algorithm_base import Policy
     from tianshou.algorithm.modelfree.c51 import C51Policy
@@ -52,10 +53,6 @@ try:
     from tianshou.utils.net.common import ActionReprNet
     from tianshou.utils.net.discrete import NoisyLinear as TheirNoisyLinear
     from tianshou.utils.torch_utils import policy_within_training_step
-except ImportError as error:
-    raise ImportError(
-        "noisynet.integrations.tianshou needs Tianshou 2: pip install 'noisynet[tianshou]'"
-    ) from error
 
 __all__ = [
     "AGENTS",

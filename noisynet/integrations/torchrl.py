@@ -14,6 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from noisynet.extras import extra
 from noisynet.layers import (
     Contract,
     Noise,
@@ -28,17 +29,12 @@ from noisynet.layers import (
 from noisynet.layers import check_noise as check_networks
 from noisynet.layers.record import find_noisy_layers
 
-try:
+with extra("torchrl"):
     from tensordict import TensorDict
     from torchrl.data import Composite
     from torchrl.envs.utils import ExplorationType, exploration_type, set_exploration_type
     from torchrl.modules import recurrent_mode
     from torchrl.objectives import DistributionalDQNLoss, DQNLoss, HardUpdate
-except ImportError as error:
-    raise ImportError(
-        "noisynet.integrations.torchrl expected TorchRL 0.14 or newer, which cannot be imported "
-        f"({error}); pip install 'noisynet[torchrl]'"
-    ) from error
 
 __all__ = ["AGENTS", "Loss", "NoisyNetwork", "check_noise", "load", "separate_passes"]
 

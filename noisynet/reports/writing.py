@@ -10,6 +10,8 @@ from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from noisynet.extras import import_extra
+
 if TYPE_CHECKING:
     from noisynet.reports.analysis import Analysis
     from noisynet.reports.page import Section
@@ -73,6 +75,8 @@ def write_report(
         ReportError: No runs, none that can be read, the same run twice, a folder that cannot be
             written to or holds something else. Nothing has been written then.
     """
+    for module in ("jinja2", "matplotlib"):
+        import_extra(module, "report")
     from noisynet.reports.analysis import Analysis, normaliser_of
     from noisynet.reports.page import LeftOut, render_page
     from noisynet.reports.reading import ReportError, find_runs, read_runs

@@ -579,5 +579,5 @@ def test_without_the_library_the_error_has_the_pip_line(
 ) -> None:
     monkeypatch.setitem(sys.modules, "stable_baselines3", None)
     monkeypatch.delitem(sys.modules, f"noisynet.integrations.{module}", raising=False)
-    with pytest.raises(ImportError, match=re.escape("pip install 'noisynet[sb3]'")):
+    with pytest.raises(ImportError, match=re.escape('pip install "noisynet[sb3]"')):
         importlib.import_module(f"noisynet.integrations.{module}")

@@ -254,7 +254,7 @@ def test_a_missing_library_is_named_with_the_line_that_installs_it(
 ) -> None:
     monkeypatch.setitem(sys.modules, "torchrl.envs.utils", None)
     monkeypatch.delitem(sys.modules, "noisynet.integrations.torchrl")
-    with pytest.raises(ImportError, match=r"pip install 'noisynet\[torchrl\]'"):
+    with pytest.raises(ImportError, match=r'pip install "noisynet\[torchrl\]"'):
         importlib.import_module("noisynet.integrations.torchrl")
 
 

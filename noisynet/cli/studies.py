@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, NoReturn
+from typing import Annotated
 
 import typer
 
+from noisynet.cli.messages import fail as _fail
 from noisynet.config import parse_count
 from noisynet.experiments import PLANS
 
@@ -85,7 +86,10 @@ def report(
             frames = parse_count(at_frames)
         except ValueError as error:
             _fail(f"--at-frames {error}", code=2)
-    from noisynet.reports import ReportError, write_report
+    try:
+        from noisynet.reports import ReportError, write_report
+    except ImportError as error:
+        _fail(str(error))
 
     try:
         summary = write_report(
@@ -95,7 +99,7 @@ def report(
             at_frames=frames,
             say=lambda text: typer.echo(text, err=True),
         )
-    except ReportError as error:
+    except (ReportError, ImportError) as error:
         _fail(str(error))
     for line in (*summary.studies, *summary.left_out, *summary.notes):
         typer.echo(line, err=True)
@@ -106,15 +110,12 @@ def paper(
     form: Annotated[str, typer.Option("--form", help="text, markdown, csv or latex.")] = "text",
 ) -> None:
     """Print the paper's tables, recomputed from its published scores, beside what it prints."""
-    from noisynet.reports import print_paper
+    try:
+        from noisynet.reports import print_paper
+    except ImportError as error:
+        _fail(str(error))
 
     forms = ("text", "markdown", "csv", "latex")
     if form not in forms:
         _fail(f"--form expected {', '.join(forms)}, got {form!r}", code=2)
     print_paper(form=form)  # type: ignore[arg-type]
-
-
-def _fail(message: str, code: int = 1) -> NoReturn:
-    for line in message.splitlines():
-        typer.echo(f"noisynet: {line}", err=True)
-    raise typer.Exit(code)
