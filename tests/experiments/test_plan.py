@@ -257,7 +257,7 @@ def test_errors_of_single_runs_are_named_once_with_the_first_of_them(tmp_path: P
     assert sorted(str(caught.value).splitlines()) == [
         "atari has no game 'pongg'. Did you mean 'atari/pong'? "
         "(in dqn on atari/pongg, seed 0 and 3 more)",
-        "unknown key 'exploration.final', which is of exploration.kind=epsilon-greedy only; "
+        "unknown key 'exploration.final', which belongs to exploration.kind=epsilon-greedy; "
         "did you mean 'exploration.kind'? "
         "(in noisynet-dqn on atari/pongg, seed 0 and 3 more)",
         "unknown key 'learning.discont'; did you mean 'learning.discount'? "
