@@ -6,10 +6,20 @@ import os
 import re
 import subprocess
 import sys
+import tomllib
 from importlib import metadata
 from pathlib import Path
+from typing import Any
 
 import pytest
+
+ROOT = Path(__file__).parent.parent
+BUNDLES = ("all", "dev")
+
+
+def normalised(name: str) -> str:
+    """The name of a package as PyPI compares it."""
+    return re.sub(r"[-_.]+", "-", name).lower()
 
 
 def without(blocked: set[str], code: str, cwd: Path) -> subprocess.CompletedProcess[str]:
@@ -30,7 +40,7 @@ def modules_besides(*packages: str) -> set[str]:
     kept: set[str] = set()
     waiting = list(packages)
     while waiting:
-        name = re.sub(r"[-_.]+", "-", waiting.pop()).lower()
+        name = normalised(waiting.pop())
         if name in kept:
             continue
         kept.add(name)
@@ -43,7 +53,7 @@ def modules_besides(*packages: str) -> set[str]:
     return {
         module
         for module, owners in installed.items()
-        if not {re.sub(r"[-_.]+", "-", owner).lower() for owner in owners} & kept
+        if not {normalised(owner) for owner in owners} & kept
     } - {"noisynet", *sys.stdlib_module_names}
 
 
@@ -86,3 +96,37 @@ def test_the_doctor_needs_no_extra(tmp_path: Path) -> None:
     )
     assert ended.returncode == 0, ended.stdout + ended.stderr
     assert "FAIL" not in ended.stdout
+
+
+def project() -> dict[str, Any]:
+    found: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    return found
+
+
+def test_the_core_is_small() -> None:
+    names = {re.split(r"[^\w.-]", line)[0] for line in project()["dependencies"]}
+    assert names == {"filelock", "numpy", "pydantic", "rich", "safetensors", "torch", "typer"}
+
+
+def test_every_extra_that_the_code_names_exists_and_belongs_to_all() -> None:
+    extras = project()["optional-dependencies"]
+    (everything,) = extras["all"]
+    assert everything == f"noisynet[{','.join(name for name in extras if name not in BUNDLES)}]"
+    named = {
+        name
+        for path in (ROOT / "noisynet").rglob("*.py")
+        for pattern in (r'\bextra\("([\w-]+)"\)', r'import_extra\([^()]+, "([\w-]+)"\)')
+        for name in re.findall(pattern, path.read_text())
+    }
+    assert {"atari", "gym", "minatar", "report", "tensorboard", "video"} <= named <= set(extras)
+
+
+def test_every_direct_dependency_is_pinned() -> None:
+    lines = project()["dependencies"]
+    for name, required in project()["optional-dependencies"].items():
+        lines = lines + (required if name != "all" else [])
+    pinned = {
+        normalised(line.partition("==")[0])
+        for line in (ROOT / "constraints.txt").read_text().splitlines()
+    }
+    assert {normalised(re.split(r"[^\w.-]", line)[0]) for line in lines} <= pinned
