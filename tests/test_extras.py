@@ -22,7 +22,7 @@ def test_a_missing_module_is_named_with_the_pip_line(monkeypatch: pytest.MonkeyP
         import_extra("scipy", "report")
     assert caught.value.name == "scipy"
     with pytest.raises(ImportError, match=line), extra("report"):
-        import scipy  # noqa: F401
+        import scipy  # type: ignore[import-untyped]  # noqa: F401
 
 
 def test_other_errors_pass_through() -> None:

@@ -292,7 +292,7 @@ def _network_shape(
         torso = fitting_torso(spec.frame_shape, "nature")
     assert network.hidden is not None, "the configuration has filled it in"
     return ActorCriticNetworkShape(
-        torso=torso,
+        torso=torso,  # type: ignore[arg-type]
         hidden=network.hidden,
         cells=network.cells if settings.recurrent else None,
         noise=noisy.noise if noisy else None,

@@ -16,7 +16,7 @@ def test_a_familys_specification_holds_for_its_environments(name: str) -> None:
     family = family_of(name)
     with make_environment(name) as env:
         shape = env.spec.frame_shape
-        options = type(env).__init__.__kwdefaults__
+        options = type(env).__init__.__kwdefaults__ or {}
     assert family.has_large_frames == (len(shape) > 1 and min(shape[-2:]) >= 36)
     assert family.has_frame_limit == ("max_episode_frames" in options)
     assert family.has_threads == ("threads" in options)
