@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from noisynet.agents import Agent
 from noisynet.config import RunConfig
-from noisynet.envs import Environment, episode_seed, make_environment
+from noisynet.envs import Environment, episode_seed, family_of, make_environment
 from noisynet.runs import Trace
 
 
@@ -139,7 +139,7 @@ def make_configured_environment(
             core.
     """
     options = environment_options(config)
-    if not alone and config.environment.startswith("atari/"):
+    if not alone and family_of(config.environment).has_threads:
         options.setdefault("threads", 1)
     return make_environment(config.environment, num_envs, **options)
 
@@ -147,6 +147,6 @@ def make_configured_environment(
 def environment_options(config: RunConfig) -> dict[str, Any]:
     """What to make a run's environment with, besides its name."""
     options = dict(config.environment_options)
-    if config.max_episode_frames is not None and not config.environment.startswith("deep_sea/"):
+    if config.max_episode_frames is not None and family_of(config.environment).has_frame_limit:
         options["max_episode_frames"] = config.max_episode_frames
     return options

@@ -1,6 +1,6 @@
-"""Environments: N games side by side, every episode determined by its seed and its actions.
+"""Environments: vectors of N games, every episode determined by its seed and its actions.
 
-Names are loaded when first used (PEP 562): checking the name of an environment must not import
+Classes are imported on first use (PEP 562): checking the name of an environment must not import
 numpy, Gymnasium or an emulator.
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from noisynet.envs.make import make_environment, parse_environment, screen_options
-from noisynet.envs.names import ATARI_57, FAMILIES, MINATAR_GAMES
+from noisynet.envs.names import ATARI_57, FAMILIES, MINATAR_GAMES, FamilySpec, family_of
 from noisynet.lazy import lazy_attributes
 
 if TYPE_CHECKING:
@@ -27,10 +27,12 @@ __all__ = [
     "DeepSeaEnvironment",
     "Environment",
     "EnvironmentSpec",
+    "FamilySpec",
     "GymEnvironment",
     "MinAtarEnvironment",
     "Step",
     "episode_seed",
+    "family_of",
     "make_environment",
     "parse_environment",
     "screen_options",

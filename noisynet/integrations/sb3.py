@@ -23,14 +23,12 @@ from typing import Any, Final
 import numpy as np
 import torch
 
-try:
+from noisynet.extras import extra
+
+with extra("sb3"):
     from stable_baselines3 import A2C, DQN, PPO
     from stable_baselines3.common.on_policy_algorithm import OnPolicyAlgorithm
     from stable_baselines3.common.utils import LinearSchedule
-except ImportError as error:
-    raise ImportError(
-        "noisynet.integrations.sb3 needs Stable-Baselines3: pip install 'noisynet[sb3]'"
-    ) from error
 
 from noisynet.integrations.sb3_actor_critic import NoisyActorCriticPolicy
 from noisynet.integrations.sb3_audit import AGENTS, audit, load

@@ -27,10 +27,11 @@ from torch import nn
 
 from noisynet.audit import Contract, NoiseReport, SyntheticData, audit_network
 from noisynet.audit.detect import first_layer
+from noisynet.extras import extra
 from noisynet.integrations.saved import load_saved
 from noisynet.layers import Noise, make_noisy, noise_off, noisy_layers, resample_noise
 
-try:
+with extra("tianshou"):
     import gymnasium as gym
     from tianshou.algorithm.algorithm_base import Policy
     from tianshou.algorithm.modelfree.c51 import C51Policy
@@ -45,10 +46,6 @@ try:
     from tianshou.utils.net.common import ActionReprNet
     from tianshou.utils.net.discrete import NoisyLinear as TianshouNoisyLinear
     from tianshou.utils.torch_utils import policy_within_training_step
-except ImportError as error:
-    raise ImportError(
-        "noisynet.integrations.tianshou needs Tianshou 2: pip install 'noisynet[tianshou]'"
-    ) from error
 
 __all__ = [
     "AGENTS",

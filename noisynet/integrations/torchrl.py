@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from noisynet.audit import Contract, NoiseReport, SyntheticData, audit_network
 from noisynet.audit.detect import find_noisy_layers, first_layer
+from noisynet.extras import extra
 from noisynet.integrations.saved import load_saved
 from noisynet.layers import (
     Noise,
@@ -26,17 +27,12 @@ from noisynet.layers import (
     resample_noise,
 )
 
-try:
+with extra("torchrl"):
     from tensordict import TensorDict
     from torchrl.data import Composite
     from torchrl.envs.utils import ExplorationType, exploration_type, set_exploration_type
     from torchrl.modules import recurrent_mode
     from torchrl.objectives import DistributionalDQNLoss, DQNLoss, HardUpdate
-except ImportError as error:
-    raise ImportError(
-        "noisynet.integrations.torchrl needs TorchRL 0.14 or newer, which cannot be imported "
-        f"({error}): pip install 'noisynet[torchrl]'"
-    ) from error
 
 __all__ = ["AGENTS", "Loss", "NoisyNetwork", "audit", "load", "separate_passes"]
 

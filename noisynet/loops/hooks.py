@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from torch.utils.tensorboard import SummaryWriter
-
+from noisynet.extras import extra
 from noisynet.runs import RunFolder, read_metrics
+
+if TYPE_CHECKING:
+    from torch.utils.tensorboard import SummaryWriter
 
 _CURVES: Final = (
     *("score_last", "score_mean_100", "loss", "policy_loss", "value_loss", "entropy"),
@@ -19,15 +21,21 @@ class TensorBoard:
 
     Args:
         folder: the run.
+
+    Raises:
+        ImportError: the package `tensorboard` is missing.
     """
 
     def __init__(self, folder: RunFolder) -> None:
+        with extra("tensorboard"):
+            from torch.utils.tensorboard import SummaryWriter
+        self._make_writer = SummaryWriter
         self._folder = folder
         self._writer: SummaryWriter | None = None
 
     def started(self, frames: int) -> None:
         """Open the events, hiding those of a killed run that are to come again."""
-        self._writer = SummaryWriter(str(self._folder.path / "tensorboard"), purge_step=frames)
+        self._writer = self._make_writer(str(self._folder.path / "tensorboard"), purge_step=frames)
         # Of this very frame some may be saved and some to come: the files know which are saved.
         now = [
             row for row in read_metrics(self._folder.metrics_path) if row.get("frames") == frames

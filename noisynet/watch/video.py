@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
-from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 import numpy as np
@@ -17,6 +15,7 @@ from numpy.typing import NDArray
 
 from noisynet.agents import ActorCriticAgent, Agent
 from noisynet.envs import parse_environment
+from noisynet.extras import import_extra
 from noisynet.layers import noisy_layers, sigma_summary
 from noisynet.loops import load_agent
 from noisynet.runs import RunFolder, Trace
@@ -91,8 +90,8 @@ def render_episode(
             the episode played again is not what its trace says; `StorageError` if the disk refuses.
         ValueError: an argument is out of range.
     """
-    av = _import_video("av")
-    _import_video("PIL.Image")
+    av = import_extra("av", "video")
+    import_extra("PIL.Image", "video")
     run, output = Path(run), Path(output)
     _check_arguments(output, samples, max_steps)
     folder = RunFolder(run)
@@ -124,17 +123,6 @@ def _check_arguments(output: Path, samples: int, max_steps: int | None) -> None:
         raise ValueError(f"expected at least 1 noise sample, got {samples}")
     if max_steps is not None and max_steps < 1:
         raise ValueError(f"expected max_steps of at least 1, got {max_steps}")
-
-
-def _import_video(module: str) -> ModuleType:
-    try:
-        return importlib.import_module(module)
-    except ImportError as error:
-        raise ImportError(
-            f"videos need the module {module!r}, which could not be imported ({error}). Install it "
-            'with: pip install "noisynet[video]"',
-            name=error.name,
-        ) from error
 
 
 def _verdict(played: Played, steps: int, total: int) -> str:

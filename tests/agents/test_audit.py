@@ -15,8 +15,8 @@ from noisynet.envs import EnvironmentSpec
 from noisynet.layers import noisy_layers, resample_noise
 from noisynet.networks import ValueNetwork
 
-SPEC = EnvironmentSpec("deep_sea/4", 3, (16,), "float32", 1, 1)
-IMAGES = EnvironmentSpec("minatar/breakout", 3, (4, 10, 10), "uint8", 1, 1)
+SPEC = EnvironmentSpec("deep_sea/4", 3, (16,), "float32", 1, 1, 1.0)
+IMAGES = EnvironmentSpec("minatar/breakout", 3, (4, 10, 10), "uint8", 1, 1, 1.0)
 UPDATES = 40
 
 

@@ -22,10 +22,10 @@ from noisynet.config import ActorCriticConfig, build_config
 from noisynet.envs import EnvironmentSpec
 from noisynet.layers import held_noise, hold_noise, noise_off, noisy_layers, resample_noise
 
-SPEC = EnvironmentSpec("deep_sea/4", 3, (16,), "float32", 1, 1)
-IMAGES = EnvironmentSpec("minatar/breakout", 3, (4, 10, 10), "uint8", 1, 1)
-UPDATES = 52  # enough for statistics
-FEW = 8  # enough for other checks
+SPEC = EnvironmentSpec("deep_sea/4", 3, (16,), "float32", 1, 1, 1.0)
+IMAGES = EnvironmentSpec("minatar/breakout", 3, (4, 10, 10), "uint8", 1, 1, 1.0)
+UPDATES = 52  # for statistics
+FEW = 8  # for what shows at once
 
 
 def make(

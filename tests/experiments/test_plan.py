@@ -192,7 +192,7 @@ def test_errors_of_runs_are_listed_once_with_the_first_run(tmp_path: Path) -> No
     assert sorted(str(caught.value).splitlines()) == [
         "atari has no game 'pongg'. Did you mean 'atari/pong'? "
         "(in dqn on atari/pongg, seed 0 and 3 more)",
-        "unknown key 'exploration.final', which is of exploration.kind=epsilon-greedy only; "
+        "unknown key 'exploration.final', which belongs to exploration.kind=epsilon-greedy; "
         "did you mean 'exploration.kind'? "
         "(in noisynet-dqn on atari/pongg, seed 0 and 3 more)",
         "unknown key 'learning.discont'; did you mean 'learning.discount'? "

@@ -17,7 +17,7 @@ import torch
 from noisynet import record_noise
 from noisynet.layers import held_noise, noisy_layers
 
-pytest.importorskip("sb3_contrib", reason="pip install 'noisynet[sb3]'")
+pytest.importorskip("sb3_contrib", reason='pip install "noisynet[sb3]"')
 
 from sb3_contrib import QRDQN, TRPO
 from stable_baselines3 import A2C, DQN, PPO
@@ -151,5 +151,5 @@ def test_models_learn(algorithm: Any, policy: str) -> None:
 def test_without_the_library_the_error_has_the_pip_line(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "stable_baselines3", None)
     monkeypatch.delitem(sys.modules, "noisynet.integrations.sb3")
-    with pytest.raises(ImportError, match=re.escape("pip install 'noisynet[sb3]'")):
+    with pytest.raises(ImportError, match=re.escape('pip install "noisynet[sb3]"')):
         importlib.import_module("noisynet.integrations.sb3")

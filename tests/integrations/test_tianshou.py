@@ -230,7 +230,7 @@ def test_without_the_library_the_error_has_the_pip_line(
     spec = importlib.util.spec_from_file_location("without_tianshou", integration.__file__)
     assert spec is not None
     assert spec.loader is not None
-    with pytest.raises(ImportError, match=r"pip install 'noisynet\[tianshou\]'"):
+    with pytest.raises(ImportError, match=r'pip install "noisynet\[tianshou\]"'):
         spec.loader.exec_module(importlib.util.module_from_spec(spec))
 
 

@@ -131,7 +131,7 @@ def test_without_the_library_the_error_has_the_pip_line(
 ) -> None:
     monkeypatch.setitem(sys.modules, "torchrl.envs.utils", None)
     monkeypatch.delitem(sys.modules, "noisynet.integrations.torchrl")
-    with pytest.raises(ImportError, match=r"pip install 'noisynet\[torchrl\]'"):
+    with pytest.raises(ImportError, match=r'pip install "noisynet\[torchrl\]"'):
         importlib.import_module("noisynet.integrations.torchrl")
 
 

@@ -41,7 +41,7 @@ def invoke(*arguments: str) -> Result:
         (
             ["dqn", "deep_sea/4", "--workers", "4"],
             "--workers is for a3c, noisynet-a3c, noisynet-a3c-factorised; dqn learns in one "
-            "process: leave it out, or play several environments at once with --set num_envs=N",
+            "process: leave it out, or use several environments with --set num_envs=N",
         ),
         (["noisynet-dueling", "deep_sea/4", "--patience", "9"], "--patience is for a3c"),
         (["a3c", "deep_sea/4", "--workers", "0"], "--workers expected a number above 0, got 0"),
@@ -76,7 +76,8 @@ def test_a_run_that_nobody_watches_prints_its_evaluations(trained: tuple[Path, s
     run, said = trained
     lines = said.splitlines()
     pattern = r"frame (10\d|200): score -?\d+\.\d\d with noise (on|off), 10 episodes"
-    assert [bool(re.fullmatch(pattern, line)) for line in lines] == [True] * 4 + [False]
+    assert lines[0] == "noisynet-a3c-factorised on deep_sea/4: device cpu, compute auto"
+    assert [bool(re.fullmatch(pattern, line)) for line in lines[1:]] == [True] * 4 + [False]
     assert re.fullmatch(rf"finished: 200 frames, score -?\d+\.\d\d, in {run}", lines[-1])
 
 

@@ -30,7 +30,7 @@ class Known(Environment):
     """
 
     def __init__(self, num_envs: int = 1) -> None:
-        spec = EnvironmentSpec("deep_sea/4", 4, (3,), "float32", STACK, 4)
+        spec = EnvironmentSpec("deep_sea/4", 4, (3,), "float32", STACK, 4, 1.0)
         super().__init__(spec, num_envs)
         self.seeds, self.times = np.zeros((2, num_envs), np.int64)
         self.last = np.zeros(num_envs, np.int64)

@@ -64,10 +64,10 @@ def _flip_all(path: Path) -> None:
 @pytest.mark.parametrize(
     ("fault", "clip", "told", "soon"),
     [
-        ("Nan-v0", "false", "expected a finite reward of {name}, got nan after action ", 0),
-        ("Nan-v0", "true", "expected a finite reward of {name}, got nan after action ", 0),
-        ("Infinite-v0", "false", "expected a finite reward of {name}, got inf after action ", 0),
-        ("Infinite-v0", "true", "expected a finite reward of {name}, got inf after action ", 0),
+        ("Nan-v0", "false", "expected a finite reward from {name}, got nan after action ", 0),
+        ("Nan-v0", "true", "expected a finite reward from {name}, got nan after action ", 0),
+        ("Infinite-v0", "false", "expected a finite reward from {name}, got inf after action ", 0),
+        ("Infinite-v0", "true", "expected a finite reward from {name}, got inf after action ", 0),
         # Each can be stored; the sum over a batch is infinite as soon as it holds four of them.
         ("Huge-v0", "false", "expected a finite loss at update ", 30),
     ],

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
@@ -37,7 +36,7 @@ class Known(Environment):
     """
 
     def __init__(self, num_envs: int = 1, frames_per_step: int = 4) -> None:
-        spec = EnvironmentSpec("deep_sea/4", 4, (3,), "float32", STACK, frames_per_step)
+        spec = EnvironmentSpec("deep_sea/4", 4, (3,), "float32", STACK, frames_per_step, 1.0)
         super().__init__(spec, num_envs)
         self.seeds, self.times = [0] * num_envs, [0] * num_envs
         self.last = [0] * num_envs
@@ -302,25 +301,6 @@ def test_updates_and_copies_fall_due_by_steps_whatever_the_number_of_environment
 
 
 @pytest.mark.parametrize("num_envs", [1, 4])
-def test_a_batch_drawn_ahead_is_drawn_when_the_update_before_is_made(num_envs: int) -> None:
-    """And after the target's copy, which the next update is to know of."""
-    settings = ("learning.update_period_steps=2", "learning.sync_target_steps=6")
-    config = configure("frames=400", f"num_envs={num_envs}", *settings)
-    ahead = configure("frames=400", f"num_envs={num_envs}", *settings, "learning.draws_ahead=true")
-    both = [stubbed(one, Known(num_envs)) for one in (ahead, config)]
-    for loop, _ in both:
-        list(loop.run())
-    (loop, stub), (_, due) = both
-    updates = [note for note in stub.notes if note != "draw"]
-    assert updates == [note for note in due.notes if note != "draw"]
-    assert stub.notes[:7] == ["draw", "learn", "draw", "learn", "sync", "draw", "learn"]
-    assert stub.notes[-2:] == ["learn", "draw"]
-    # The first two are drawn together; each of the others with what the one before was made of.
-    assert stub.stored_when_learning[1:] == due.stored_when_learning
-    assert loop.pending is not None
-
-
-@pytest.mark.parametrize("num_envs", [1, 4])
 def test_learning_starts_after_so_many_steps_are_stored(num_envs: int) -> None:
     config = configure("frames=400", f"num_envs={num_envs}", "learning.starts_steps=24")
     loop, stub = stubbed(config, Known(num_envs))
@@ -486,26 +466,6 @@ def test_a_restored_loop_continues_with_any_settings(
 ) -> None:
     config = configure("num_envs=3", "learning.sync_target_steps=7", *settings)
     check_continuation(config, tmp_path, before=30, after=25)
-
-
-@pytest.mark.parametrize("agent", ["dqn", "noisynet-dueling"])
-@pytest.mark.parametrize("before", [28, 29, 30, 31])
-def test_an_update_under_way_in_another_thread_is_made_after_a_restart(
-    agent: str, before: int, tmp_path: Path
-) -> None:
-    settings = ("learning.draws_ahead=true", "learning.update_period_steps=4")
-    config = configure(*settings, agent=agent, name="minatar/breakout")
-    with one_thread():
-        check_continuation(config, tmp_path, before, after=25, learner=Learner(1))
-
-
-@contextmanager
-def one_thread() -> Iterator[None]:
-    """A learner shares out the process's threads."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
 
 
 @pytest.mark.parametrize("agent", ["dqn", "noisynet-dueling"])

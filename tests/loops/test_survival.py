@@ -215,7 +215,7 @@ def test_a_signal_while_stepping_checkpoints_and_the_run_continues(
     told = RunFolder(run).read_status()
     assert told is not None
     assert told["state"] == "interrupted"
-    assert f"interrupted at frame {told['frames']:,} and saved; the same command continues" in said
+    assert f"interrupted at frame {told['frames']:,} and saved; the same command resumes it" in said
     assert bench.newest(run).step == told["frames"]  # a frame is a step here
     ended = bench.run(command)
     assert ended.status == 0, ended.said

@@ -1,6 +1,7 @@
 """The settings of each agent and of each preset, as differences from the configuration's defaults.
 
-Keys are dotted, as on the command line. The numbers that are the papers' own stand in `paper.py`.
+Keys are dotted, as on the command line. The papers' numbers are in `paper.py`; numbers here are our
+own choice for small problems.
 """
 
 from __future__ import annotations
@@ -9,34 +10,10 @@ from typing import Any, Final
 
 from noisynet import paper
 
-DEFAULT_PRESETS: Final = {
-    "atari": "paper",
-    "minatar": "minatar",
-    "deep_sea": "classic",
-    "gym": "classic",
-}
-"""The preset that each family of environments has where none is asked for."""
-
-DEFAULT_KINDS: Final = {"optimiser.kind": "centred-rmsprop", "replay.kind": "uniform"}
-"""Of the parts that come in kinds, where nothing else is said."""
-
-AGENT_SETTINGS: Final[dict[str, dict[str, Any]]] = {
-    "dqn": {"exploration.kind": "epsilon-greedy"},
-    "noisynet-dqn": {"exploration.kind": "noisy-weights"},
-    "dueling": {
-        "exploration.kind": "epsilon-greedy",
-        "exploration.final": paper.DUELING_EPSILON_FINAL,
-        "exploration.evaluation": paper.DUELING_EPSILON_EVALUATION,
-    },
-    "noisynet-dueling": {"exploration.kind": "noisy-weights"},
-    "a3c": {"exploration.kind": "entropy-bonus"},
-    "noisynet-a3c": {"exploration.kind": "noisy-weights"},
-    "noisynet-a3c-factorised": {
-        "exploration.kind": "noisy-weights",
-        "exploration.noise": "factorised",
-    },
-}
-DUELING_SETTINGS: Final[dict[str, Any]] = {
+_VALUE: Final = {"optimiser.kind": "centred-rmsprop", "replay.kind": "uniform"}
+_EPSILON_GREEDY: Final = {"exploration.kind": "epsilon-greedy"}
+_NOISY: Final = {"exploration.kind": "noisy-weights"}
+_DUELING: Final[dict[str, Any]] = {
     "network.dueling": True,
     "network.trunk_gradient_scale": paper.DUELING_TRUNK_GRADIENT_SCALE,
     "learning.double_q": True,
@@ -45,23 +22,36 @@ DUELING_SETTINGS: Final[dict[str, Any]] = {
     "optimiser.learning_rate": paper.DUELING_LEARNING_RATE,
 }
 
-# What each preset changes for the value agents; settings of ε-greedy exploration do not apply to
-# noisy ones.
-PRESET_SETTINGS: Final[dict[str, dict[str, Any]]] = {
-    # A batch of a replay of a million steps that is four steps older is the same for learning.
-    "paper": {"frames": paper.TRAINING_FRAMES, "learning.draws_ahead": True},
-    # Young & Tian 2019, with ε of RMSProp outside the root there and inside here.
+AGENT_SETTINGS: Final[dict[str, dict[str, Any]]] = {
+    "dqn": _VALUE | _EPSILON_GREEDY,
+    "noisynet-dqn": _VALUE | _NOISY,
+    "dueling": _VALUE
+    | _DUELING
+    | _EPSILON_GREEDY
+    | {
+        "exploration.final": paper.DUELING_EPSILON_FINAL,
+        "exploration.evaluation": paper.DUELING_EPSILON_EVALUATION,
+    },
+    "noisynet-dueling": _VALUE | _DUELING | _NOISY,
+    "a3c": {"exploration.kind": "entropy-bonus"},
+    "noisynet-a3c": _NOISY,
+    "noisynet-a3c-factorised": _NOISY | {"exploration.noise": "factorised"},
+}
+
+# For the value agents. Settings of ε-greedy exploration are not applied to noisy agents.
+VALUE_PRESETS: Final[dict[str, dict[str, Any]]] = {
+    "paper": {"frames": paper.TRAINING_FRAMES},
     "minatar": {
-        "frames": 5_000_000,
-        "network.hidden": (128,),
-        "optimiser.learning_rate": 2.5e-4,
-        "optimiser.epsilon": 1e-4,
-        "replay.capacity_steps": 100_000,
-        "learning.starts_steps": 5_000,
-        "learning.sync_target_steps": 1_000,
-        "learning.update_period_steps": 1,
+        "frames": paper.MINATAR_FRAMES,
+        "network.hidden": (paper.MINATAR_HIDDEN,),
+        "optimiser.learning_rate": paper.MINATAR_LEARNING_RATE,
+        "optimiser.epsilon": paper.MINATAR_RMSPROP_EPSILON**2,
+        "replay.capacity_steps": paper.MINATAR_REPLAY_STEPS,
+        "learning.starts_steps": paper.MINATAR_LEARNING_STARTS_STEPS,
+        "learning.sync_target_steps": paper.MINATAR_SYNC_TARGET_STEPS,
+        "learning.update_period_steps": paper.MINATAR_UPDATE_PERIOD_STEPS,
         "learning.clip_rewards": False,
-        "exploration.anneal_steps": 100_000,
+        "exploration.anneal_steps": paper.MINATAR_EPSILON_ANNEAL_STEPS,
         "exploration.evaluation": 0.0,
         "evaluation.period_frames": 100_000,
         "evaluation.frames": 20_000,
@@ -75,14 +65,13 @@ PRESET_SETTINGS: Final[dict[str, dict[str, Any]]] = {
         "learning.starts_steps": 10_000,
         "learning.sync_target_steps": 1_000,
         "learning.update_period_steps": 1,
-        "learning.draws_ahead": True,
         "exploration.anneal_steps": 100_000,
         "exploration.final": 0.01,
         "exploration.evaluation": 0.001,
         "evaluation.period_frames": 200_000,
         "evaluation.frames": 50_000,
     },
-    # Small problems with flat observations.
+    # Small problems with vectors as observations.
     "classic": {
         "frames": 50_000,
         "network.hidden": (64, 64),
@@ -93,7 +82,7 @@ PRESET_SETTINGS: Final[dict[str, dict[str, Any]]] = {
         "learning.sync_target_steps": 100,
         "learning.update_period_steps": 1,
         "learning.clip_rewards": False,
-        "exploration.anneal_steps": 1_000,  # 2 % of the budget, as in the paper
+        "exploration.anneal_steps": 1_000,  # 2 % of the budget, as on Atari
         "exploration.final": 0.05,
         "exploration.evaluation": 0.0,
         "evaluation.period_frames": 5_000,
@@ -104,29 +93,29 @@ PRESET_SETTINGS: Final[dict[str, dict[str, Any]]] = {
     },
 }
 
-# What each preset changes for the actor-critic agents.
+# For the actor-critic agents.
 ACTOR_CRITIC_PRESETS: Final[dict[str, dict[str, Any]]] = {
     "paper": {"frames": paper.A3C_TRAINING_FRAMES},
     "minatar": {
-        "frames": 5_000_000,
+        "frames": paper.MINATAR_FRAMES,
         "workers": 4,
         "envs_per_worker": 8,
-        "network.hidden": (128,),
+        "network.hidden": (paper.MINATAR_HIDDEN,),
         "learning.clip_rewards": False,
         "learning.max_gradient_norm": 2.5,
-        # With A3C's ε of 0.1, gradients of these small problems are all but invisible.
+        # A3C's ε of 0.1 is much larger than the squared gradients of these small problems.
         "optimiser.learning_rate": 2e-3,
         "optimiser.epsilon": 1e-5,
         "evaluation.period_frames": 100_000,
         "evaluation.frames": 20_000,
         "checkpoint_period_frames": 50_000,
     },
-    # Small problems with flat observations.
+    # Small problems with vectors as observations.
     "classic": {
         "frames": 200_000,
         "workers": 4,
-        # Unclipped rewards make returns of hundreds: the value may not drown the policy in the
-        # layers that they share, and only long and many roll-outs average the difference out.
+        # Rewards are not clipped, so returns reach hundreds. A smaller weight of the value loss and
+        # longer, averaged roll-outs keep its gradient from dominating the shared layers.
         "envs_per_worker": 8,
         "network.hidden": (64, 64),
         "network.cells": 64,
@@ -143,3 +132,6 @@ ACTOR_CRITIC_PRESETS: Final[dict[str, dict[str, Any]]] = {
         "log_period_steps": 500,
     },
 }
+
+PRESETS_OF_FAMILY: Final = {"value": VALUE_PRESETS, "actor-critic": ACTOR_CRITIC_PRESETS}
+"""The presets of each family of agents."""

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, NoReturn
+from typing import Annotated
 
 import typer
 
+from noisynet.cli.messages import fail
 from noisynet.config import parse_count
 from noisynet.experiments import PLANS
+from noisynet.extras import extra
 
 
 def add_to(app: typer.Typer) -> None:
@@ -87,7 +89,11 @@ def report(
             frames = parse_count(at_frames)
         except ValueError as error:
             fail(f"--at-frames {error}", code=2)
-    from noisynet.reports import ReportError, write_report
+    try:
+        with extra("report"):
+            from noisynet.reports import ReportError, write_report
+    except ImportError as error:
+        fail(str(error))
 
     try:
         summary = write_report(
@@ -97,7 +103,7 @@ def report(
             at_frames=frames,
             on_progress=lambda text: typer.echo(text, err=True),
         )
-    except ReportError as error:
+    except (ReportError, ImportError) as error:
         fail(str(error))
     for line in (*summary.studies, *summary.skipped, *summary.notes):
         typer.echo(line, err=True)
@@ -107,17 +113,14 @@ def report(
 def paper(
     form: Annotated[str, typer.Option("--form", help="text, markdown, csv or latex.")] = "text",
 ) -> None:
-    """Print the paper's tables, recomputed from its published scores, next to the originals."""
-    from noisynet.reports import print_paper
+    """Print the paper's tables, recomputed from its published scores, beside what it prints."""
+    try:
+        with extra("report"):
+            from noisynet.reports import print_paper
+    except ImportError as error:
+        fail(str(error))
 
     forms = ("text", "markdown", "csv", "latex")
     if form not in forms:
         fail(f"--form expected {', '.join(forms)}, got {form!r}", code=2)
     print_paper(form=form)  # type: ignore[arg-type]
-
-
-def fail(message: str, code: int = 1) -> NoReturn:
-    """Print each line of an error message to standard error and exit with `code`."""
-    for line in message.splitlines():
-        typer.echo(f"noisynet: {line}", err=True)
-    raise typer.Exit(code)
