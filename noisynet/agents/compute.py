@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import importlib.util
 from typing import Literal
 
 import torch
 from torch import nn
 
 from noisynet import config
+from noisynet.config.compute import has_kernels
 from noisynet.layers import noisy_layers
 from noisynet.optimisers import CentredRMSProp, RMSPropStep, SharedRMSPropStep
 from noisynet.optimisers import centred_rmsprop_ as plain_rmsprop_
@@ -25,7 +25,7 @@ def resolve_compute(
     if asked != "auto":
         return asked
     on_cpu = torch.device(device).type == "cpu"
-    return "kernels" if on_cpu and importlib.util.find_spec("numba") is not None else "torch"
+    return "kernels" if on_cpu and has_kernels() else "torch"
 
 
 def use_kernels(network: nn.Module) -> None:
