@@ -78,7 +78,7 @@ def train(
     config = _config(agent, environment, frames, seed, preset, settings or [], of_workers)
     folder_path = out / (name or f"{config.environment}/{config.agent}/seed-{config.seed}")
     from noisynet.agents import NonFiniteLoss
-    from noisynet.loops import PATIENCE_SECONDS, rehearse
+    from noisynet.loops import PATIENCE_SECONDS, open_run_folder, try_build
     from noisynet.loops import train as train_run
     from noisynet.runs import RunError, RunFolder
 
@@ -86,18 +86,14 @@ def train(
     try:
         # What only shows when it is made is refused before anything is created, too.
         if not RunFolder(folder_path).config_path.exists():
-            rehearse(config)
+            try_build(config)
     except (ValueError, ImportError) as error:
         _fail(str(error), code=2)
     try:
-        stored = config.model_dump(mode="json")
-        identity = [key for key in stored if key != "frames"]
-        folder = RunFolder.create_or_open(folder_path, stored, must_match=identity)
+        folder = open_run_folder(folder_path, config)
         with folder.lock() as lock, _observers(config, folder, tensorboard) as observers:
             for note in filter(None, [lock.note]):
                 _say(note)
-            if folder.differences:  # a longer budget
-                folder.write_config(stored)
             with _stopping() as stop:
                 outcome = train_run(
                     config,
@@ -124,7 +120,8 @@ def evaluate(
     device: Device = "auto",
 ) -> None:
     """Play the newest checkpoint with noise on and off, side by side."""
-    from noisynet.loops import evaluation_modes, load_agent
+    from noisynet.evaluation import evaluation_modes
+    from noisynet.loops import load_agent
     from noisynet.runs import RunError
 
     budget = None if frames is None else _count(frames)

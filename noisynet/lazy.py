@@ -4,21 +4,22 @@ from __future__ import annotations
 
 import importlib
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 
-def lazy_attributes(package: str, modules: Mapping[str, str]) -> Callable[[str], object]:
+def lazy_attributes(package: str, names: Mapping[str, Sequence[str]]) -> Callable[[str], object]:
     """Make the `__getattr__` of a package.
 
     Args:
         package: the package's `__name__`.
-        modules: for each public name, the submodule that defines it.
+        names: for each submodule, the names that it provides.
     """
+    homes = {name: module for module, provided in names.items() for name in provided}
 
     def __getattr__(name: str) -> object:  # noqa: N807 - the hook of PEP 562
-        if name not in modules:
+        if name not in homes:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        value: object = getattr(importlib.import_module(f"{package}.{modules[name]}"), name)
+        value: object = getattr(importlib.import_module(f"{package}.{homes[name]}"), name)
         setattr(sys.modules[package], name, value)
         return value
 

@@ -16,7 +16,5 @@ def add_prefix(prefix: str, named: Mapping[str, Value]) -> dict[str, Value]:
 def strip_prefix(prefix: str, named: Mapping[str, Value]) -> dict[str, Value]:
     """Select the entries whose name starts with `prefix`, and remove it."""
     return {
-        name.removeprefix(prefix): value
-        for name, value in named.items()
-        if name.startswith(prefix)
+        name.removeprefix(prefix): value for name, value in named.items() if name.startswith(prefix)
     }

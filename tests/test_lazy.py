@@ -32,4 +32,4 @@ def test_every_public_name_of_a_lazy_package_can_be_imported() -> None:
 
 def test_an_unknown_name_is_an_attribute_error() -> None:
     with pytest.raises(AttributeError, match=r"module 'noisynet.loops' has no attribute 'Walk'"):
-        lazy_attributes("noisynet.loops", {"Run": "run"})("Walk")
+        lazy_attributes("noisynet.loops", {"run": ["Run"]})("Walk")

@@ -54,6 +54,8 @@ class RunConfig(Part):
     """Frames after which an episode is truncated; None: the environment's own limit."""
     checkpoint_period_frames: Count = 32_000
     log_period_steps: Count = 1_000
+    threads: Count | None = None
+    """Threads of torch; None: chosen when the run starts, and stored with it."""
 
     @field_validator("environment")
     @classmethod

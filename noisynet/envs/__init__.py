@@ -6,11 +6,11 @@ numpy, Gymnasium or an emulator.
 
 from __future__ import annotations
 
-import importlib
 from typing import TYPE_CHECKING
 
 from noisynet.envs.make import make_environment, parse_environment, screen_options
 from noisynet.envs.names import ATARI_57, FAMILIES, MINATAR_GAMES
+from noisynet.lazy import lazy_attributes
 
 if TYPE_CHECKING:
     from noisynet.envs.atari import AtariEnvironment
@@ -36,21 +36,13 @@ __all__ = [
     "screen_options",
 ]
 
-_LOADED_LATER = {
-    "AtariEnvironment": "atari",
-    "DeepSeaEnvironment": "deep_sea",
-    "Environment": "environment",
-    "EnvironmentSpec": "environment",
-    "GymEnvironment": "gym",
-    "MinAtarEnvironment": "minatar",
-    "Step": "environment",
-    "episode_seed": "environment",
-}
-
-
-def __getattr__(name: str) -> object:
-    if name not in _LOADED_LATER:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value: object = getattr(importlib.import_module(f"{__name__}.{_LOADED_LATER[name]}"), name)
-    globals()[name] = value
-    return value
+__getattr__ = lazy_attributes(
+    __name__,
+    {
+        "atari": ["AtariEnvironment"],
+        "deep_sea": ["DeepSeaEnvironment"],
+        "environment": ["Environment", "EnvironmentSpec", "Step", "episode_seed"],
+        "gym": ["GymEnvironment"],
+        "minatar": ["MinAtarEnvironment"],
+    },
+)

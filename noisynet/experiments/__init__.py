@@ -6,8 +6,9 @@ Nothing here imports torch: the runs are processes of their own. Names are loade
 
 from __future__ import annotations
 
-import importlib
 from typing import TYPE_CHECKING
+
+from noisynet.lazy import lazy_attributes
 
 if TYPE_CHECKING:
     from noisynet.experiments.plan import Plan, RunSpec, build_plan
@@ -26,22 +27,11 @@ __all__ = [
     "run_sweep",
 ]
 
-_LOADED_LATER = {
-    "Failure": "sweep",
-    "PLACES": "sweep",
-    "PLANS": "plan_file",
-    "Plan": "plan",
-    "PlanError": "plan_file",
-    "RunSpec": "plan",
-    "SweepSummary": "sweep",
-    "build_plan": "plan",
-    "run_sweep": "sweep",
-}
-
-
-def __getattr__(name: str) -> object:
-    if name not in _LOADED_LATER:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value: object = getattr(importlib.import_module(f"{__name__}.{_LOADED_LATER[name]}"), name)
-    globals()[name] = value
-    return value
+__getattr__ = lazy_attributes(
+    __name__,
+    {
+        "plan": ["Plan", "RunSpec", "build_plan"],
+        "plan_file": ["PLANS", "PlanError"],
+        "sweep": ["PLACES", "Failure", "SweepSummary", "run_sweep"],
+    },
+)

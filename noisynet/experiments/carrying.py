@@ -27,7 +27,7 @@ PROGRAM: Final = (sys.executable, "-m", "noisynet.experiments.run_process")
 """What a run's process is; it is given its parent's pid and what follows `noisynet`."""
 
 # What `RunLocked` says: another process has been faster, which is no failure.
-_REFUSAL: Final = "is being written by"
+_REFUSAL: Final = "is locked by"
 _POLITE: Final = (128 + signal.SIGTERM, 128 + signal.SIGINT)
 _LAST_BYTES: Final = 1 << 14
 

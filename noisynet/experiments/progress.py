@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import socket
 import time
-from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
@@ -14,8 +13,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from noisynet.experiments.plan import RunSpec
-from noisynet.runs import Owner, RunError, RunFolder, RunLocked
-from noisynet.runs.encoding import decode, encode
+from noisynet.runs import CHANGEABLE_SETTINGS, Owner, RunError, RunFolder, RunLocked
+from noisynet.runs.encoding import decode, encode, flatten
 
 _TAIL_BYTES: Final = 1 << 16
 # Stamps of locks and of processes are whole seconds and hundredths of different clocks.
@@ -91,13 +90,13 @@ def conflict(spec: RunSpec) -> str | None:
     if not folder.config_path.exists():
         return None
     try:
-        stored, wanted = dict(_leaves(folder.read_config())), dict(_leaves(planned(spec)))
+        stored, wanted = flatten(folder.read_config()), flatten(planned(spec))
     except RunError:
         return None  # the run itself will say so, and the others go on
     parts = [
         f"{key}: the folder has {_said(stored, key)}, the plan {_said(wanted, key)}"
         for key in dict.fromkeys([*wanted, *stored])
-        if key != "frames" and _said(stored, key) != _said(wanted, key)
+        if key not in CHANGEABLE_SETTINGS and _said(stored, key) != _said(wanted, key)
     ]
     if stored.get("frames", 0) > spec.frames:
         parts.append(
@@ -157,11 +156,3 @@ def tail_rows(path: Path) -> list[dict[str, Any]]:
 
 def _said(leaves: dict[str, Any], key: str) -> str:
     return repr(leaves[key]) if key in leaves else "nothing"
-
-
-def _leaves(value: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
-    if isinstance(value, dict) and value:
-        for key, item in value.items():
-            yield from _leaves(item, f"{prefix}.{key}" if prefix else key)
-    else:
-        yield prefix, value

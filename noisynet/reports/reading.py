@@ -42,6 +42,7 @@ _NOT_SETTINGS: Final = (
     "max_episode_frames",
     "checkpoint_period_frames",
     "log_period_steps",
+    "threads",
 )
 
 

@@ -1,4 +1,4 @@
-"""Runs that survive: the run folder, its lock, metrics, traces, checkpoints. Needs no torch."""
+"""Run folders: lock, status, metrics, traces and checkpoints. Imports without torch."""
 
 from __future__ import annotations
 
@@ -14,10 +14,17 @@ from noisynet.runs.files import RunDamaged, RunError, StorageError, write_atomic
 from noisynet.runs.lock import Owner, RunLock, RunLocked
 from noisynet.runs.metrics import MetricsLog, read_metrics
 from noisynet.runs.segments import SegmentHashes
-from noisynet.runs.store import Difference, RunFolder, RunMismatch, RunState
+from noisynet.runs.store import (
+    CHANGEABLE_SETTINGS,
+    Difference,
+    RunFolder,
+    RunMismatch,
+    RunStatus,
+)
 from noisynet.runs.traces import Trace, TraceFile, list_traces, read_traces, write_traces
 
 __all__ = [
+    "CHANGEABLE_SETTINGS",
     "Checkpoint",
     "CheckpointMismatch",
     "Difference",
@@ -30,7 +37,7 @@ __all__ = [
     "RunLock",
     "RunLocked",
     "RunMismatch",
-    "RunState",
+    "RunStatus",
     "SegmentHashes",
     "Skipped",
     "StorageError",
