@@ -8,7 +8,7 @@ import signal
 import socket
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Final
@@ -205,7 +205,9 @@ def run_job(
     signal.signal(signal.SIGINT, signal.default_int_handler)
     spec = RunSpec.from_json(stored)
     node = _import_ray().get_runtime_context().get_node_id()
-    made = ProcessOptions(**options, **({} if program is None else {"program": tuple(program)}))
+    made = ProcessOptions(**options)
+    if program is not None:
+        made = replace(made, program=tuple(program))
     threads = cores if spec.processes == 1 else 1
     job = Job(spec, made, _no_log, host=f"node {node}, task of process {os.getpid()}")
     try:
