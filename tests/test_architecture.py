@@ -32,7 +32,7 @@ MAY_IMPORT = {
     "doctor": {"envs", "layers", "loops", "runs", "config"},
     "watch": {"agents", "envs", "evaluation", "layers", "loops", "networks", "runs", "config"},
     "experiments": {"envs", "runs", "config", "lazy"},
-    "reports": {"envs", "runs", "paper"},
+    "reports": {"envs", "runs", "paper", "lazy"},
     "integrations": {"layers"},
     "config": {"paper", "envs", "presets", "contradictions"},
     "presets": {"paper"},
