@@ -13,6 +13,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from noisynet.cli import app
+from noisynet.runs import EXIT_LOCKED, RunFolder
 
 PONG = ["noisynet-dqn", "atari/pong"]
 SHORT = [
@@ -212,6 +213,14 @@ def test_evaluate_shows_noise_on_and_off_and_leaves_the_run_alone(
     # The training's own last evaluation played the same games with the same noise.
     assert re.findall(r"frame 200: score (\S+)", trained[1]) == [score for _, score in shown]
     assert {path: path.stat().st_mtime_ns for path in sorted(run.rglob("*"))} == before
+
+
+def test_a_run_locked_by_another_process_has_its_own_exit_code(trained: tuple[Path, str]) -> None:
+    run = trained[0]
+    with RunFolder(run).lock():
+        ended = invoke(*SHORT, "--out", str(run.parents[3]))
+    assert ended.exit_code == EXIT_LOCKED
+    assert f"process {os.getpid()}" in ended.output
 
 
 def test_evaluate_of_no_run_says_what_was_expected(tmp_path: Path) -> None:

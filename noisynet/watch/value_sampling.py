@@ -72,13 +72,11 @@ class ValueSampler(ABC):
 
     def values(self) -> SampledValues:
         """The values of all states so far."""
-        columns = [
-            [getattr(batch, field.name) for batch in self._batches]
-            for field in fields(SampledValues)
-        ]
-        return SampledValues(
-            *(None if column[0] is None else np.concatenate(column) for column in columns)
-        )
+        columns: dict[str, Any] = {}
+        for field in fields(SampledValues):
+            batches = [getattr(batch, field.name) for batch in self._batches]
+            columns[field.name] = None if batches[0] is None else np.concatenate(batches)
+        return SampledValues(**columns)
 
     @abstractmethod
     def _sample(self, observations: Tensor) -> SampledValues:
