@@ -75,7 +75,7 @@ class TensorBoard:
         self._writer.add_scalar(name, value, row["frames"])
 
     def _flush(self) -> None:
-        """Flush at once: a run killed after its next checkpoint does not write these events again."""
+        """Flush at once: a run killed after its next checkpoint does not write them again."""
         assert self._writer is not None
         self._writer.flush()
 
