@@ -215,9 +215,12 @@ class PlainUpdate:
     def __init__(self, agent: ValueAgent, noise: NoiseStreams) -> None:
         self.agent, self.noise, self.networks = agent, noise, agent.networks
         self.parameters = [p for p in agent.online.parameters() if p.requires_grad]
-        if agent.compute == "compile":  # shapes never change: one graph for each function
-            self._q_values = torch.compile(self._q_values, dynamic=False)  # type: ignore[method-assign]
-            self._loss = torch.compile(self._loss, dynamic=False)  # type: ignore[method-assign]
+        if agent.compute == "compile":
+            # Shapes never change: one graph for each function. `fullgraph` raises where PyTorch
+            # would otherwise fall back to eager mode, for example beyond its limit of graphs.
+            options = {"dynamic": False, "fullgraph": True}
+            self._q_values = torch.compile(self._q_values, **options)  # type: ignore[method-assign]
+            self._loss = torch.compile(self._loss, **options)  # type: ignore[method-assign]
 
     def resample(self, rows: int) -> None:
         """Draw the acting noise: one sample for each of `rows` environments."""
