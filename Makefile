@@ -1,4 +1,4 @@
-# Every target first makes .venv and installs what it needs, so any of them can be the first command typed.
+# Every target creates .venv and installs its dependencies first: all extras but ray.
 PYTHON ?= python3
 BIN := .venv/bin
 INSTALLED := .venv/.installed
@@ -19,7 +19,7 @@ check: $(INSTALLED)
 test-slow: $(INSTALLED) ## the tests marked slow: every game, learning, exhaustive faults; hours
 	$(BIN)/python -m pytest -m slow --timeout=3600
 
-# SB3, PFRL, TIANSHOU and TORCHRL are the Pythons of the peers' environments, without which the cited results stay.
+# SB3, PFRL, TIANSHOU and TORCHRL: Python interpreters with these libraries. Without them the committed results are kept.
 peer = $(if $(2),--$(1) $(2))
 bench: $(INSTALLED) ## every benchmark, one after the other; with peers: make bench SB3=… PFRL=… TIANSHOU=… TORCHRL=…
 	$(BIN)/python benchmarks/layers.py
@@ -42,7 +42,7 @@ $(INSTALLED): pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --upgrade pip
 	$(BIN)/python -m pip install --quiet -c constraints.txt torch==2.13.0
-	$(BIN)/python -m pip install --quiet -c constraints.txt -e ".[atari,gym,minatar,video,figures,sb3,tianshou,torchrl,dev]"
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e ".[atari,gym,minatar,kernels,report,video,tensorboard,sb3,tianshou,torchrl,dev]"
 	touch $@
 
 clean:

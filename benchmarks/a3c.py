@@ -44,6 +44,7 @@ from noisynet.loops.shared_state import SharedState
 RESULTS = Path(__file__).parent / "results" / "a3c.json"
 WARM_UP_STEPS: Final = 400
 SCALING: Final = (1, 2, 4, 8, 16)
+TORSO: Final = "network.torso=a3c"  # pfrl's network
 
 
 @dataclass(frozen=True)
@@ -63,7 +64,7 @@ class Entry:
 
 def ours(agent: str, workers: int, envs: int = 1) -> Entry:
     """The real command, which evaluates and ends only after the benchmark is over."""
-    settings = ["evaluation.period_frames=4000000000", f"envs_per_worker={envs}"]
+    settings = ["evaluation.period_frames=4000000000", f"envs_per_worker={envs}", TORSO]
     command = [sys.executable, "-m", "noisynet", "train", agent, "atari/pong"]
     command += ["--frames", "4000M", "--workers", str(workers), "--name", "run"]
     command += ["--out", "{folder}", "--no-tensorboard", "--patience", "60"]
@@ -175,7 +176,7 @@ def take_turns(entries: Mapping[str, Entry], rounds: int, seconds: float) -> dic
 
 def normals_ms(repeats: int = 30) -> tuple[int, float]:
     """How many normals a roll-out of noisynet-a3c draws, and what drawing them alone takes."""
-    config = build_config("noisynet-a3c", "atari/pong")
+    config = build_config("noisynet-a3c", "atari/pong", settings=[TORSO])
     assert isinstance(config, ActorCriticConfig)
     with make_environment("atari/pong") as environment:
         agent = ActorCriticAgent(config, environment.spec)

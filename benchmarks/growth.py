@@ -53,7 +53,7 @@ def updates_by_batch(shared: Learner | None) -> dict[str, Callable[[], None]]:
 
 def updates_by_actions(shared: Learner | None) -> dict[str, Callable[[], None]]:
     """An update of NoisyNet-Dueling, whose heads grow with the actions, for several of them."""
-    specs = {n: EnvironmentSpec("atari/pong", n, (84, 84), "uint8", 4, 4) for n in ACTIONS}
+    specs = {n: EnvironmentSpec("atari/pong", n, (84, 84), "uint8", 4, 4, 1 / 255) for n in ACTIONS}
     return {
         f"actions: {count}": our_update("noisynet-dueling", spec, made_up_batch(), shared)
         for count, spec in specs.items()

@@ -31,7 +31,7 @@ from noisynet.replay import TransitionBatch
 
 RESULTS = Path(__file__).parent / "results" / "train_step.json"
 AGENTS: Final = ("dqn", "noisynet-dqn", "dueling", "noisynet-dueling")
-SPEC: Final = EnvironmentSpec("atari/pong", 6, (84, 84), "uint8", 4, 4)
+SPEC: Final = EnvironmentSpec("atari/pong", 6, (84, 84), "uint8", 4, 4, 1 / 255)
 BATCH: Final = 32
 SIDE: Final = 1536  # of the matrices
 

@@ -1,12 +1,12 @@
-"""NoisyNet-DQN and ε-greedy DQN on Deep Sea, in one file that needs only noisynet's layers.
+"""NoisyNet-DQN and ε-greedy DQN on Deep Sea in one file, using only the layers of noisynet.
 
-Deep Sea (Osband et al.) is a grid of n × n cells. The diver starts in the top left corner and sinks
-one row a step, to the left or to the right. Going right costs 0.01/n; the only treasure, worth 1,
-lies in the bottom right corner. Which action means "right" is drawn for each cell, so no constant
-action helps: one of 2ⁿ sequences pays, and every step towards it is punished.
+Deep Sea (Osband et al.) is a grid of n × n cells. The agent starts in the top left corner and
+descends one row per step, to the left or to the right. Moving right costs 0.01/n; the only reward,
+1, is in the bottom right corner. Which action moves right is random for each cell. Only one of 2ⁿ
+action sequences is rewarded, and every step towards it has a cost.
 
     python examples/single_file_dqn.py            # both agents, 5 seeds, about two minutes
-    python examples/single_file_dqn.py --size 8   # a smaller sea
+    python examples/single_file_dqn.py --size 8   # a smaller grid
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ from torch import Tensor, nn
 
 from noisynet import NoisyLinear, noise_off, resample_noise
 
-Frame = NDArray[np.float32]
+Array = NDArray[np.float32]
 
 
 @dataclass(frozen=True)
 class Settings:
-    """One run: everything that decides its result."""
+    """The settings of one run."""
 
     agent: str = "noisynet-dqn"  # or "dqn", which explores by ε-greedy
     size: int = 10
@@ -48,33 +48,33 @@ class Settings:
     replay_steps: int = 10_000
     sync_target_steps: int = 100
     epsilon_final: float = 0.05
-    epsilon_episodes: int = 200  # ε falls linearly from 1 to its final value over so many
+    epsilon_episodes: int = 200  # of the linear schedule from 1 to epsilon_final
 
 
 @dataclass(frozen=True)
 class Result:
-    """What came of a run."""
+    """The result of one run."""
 
     agent: str
     seed: int
-    training_return: float  # the mean over the last 100 episodes, explorations included
-    greedy_return: float  # one episode without ε and without noise
-    found_at: int | None  # the first episode that reached the treasure
+    training_return: float  # mean of the last 100 episodes, with exploration
+    greedy_return: float  # one episode without exploration
+    found_at: int | None  # the first episode that reached the reward
 
 
 class DeepSea:
-    """The environment; observations are one-hot over the cells, float32 [n·n]."""
+    """The environment. Observations are one-hot over the cells, float32 [n·n]."""
 
     def __init__(self, size: int, seed: int) -> None:
         self.size = size
         self.right = np.random.default_rng(seed).integers(2, size=(size, size))
         self.row = self.column = 0
 
-    def reset(self) -> Frame:
+    def reset(self) -> Array:
         self.row = self.column = 0
         return self.observation()
 
-    def step(self, action: int) -> tuple[Frame, float, bool]:
+    def step(self, action: int) -> tuple[Array, float, bool]:
         goes_right = action == self.right[self.row, self.column]
         reward = -0.01 / self.size if goes_right else 0.0
         if goes_right and self.row == self.column == self.size - 1:
@@ -83,7 +83,7 @@ class DeepSea:
         self.row += 1
         return self.observation(), reward, self.row == self.size
 
-    def observation(self) -> Frame:
+    def observation(self) -> Array:
         x = np.zeros(self.size * self.size, np.float32)
         if self.row < self.size:
             x[self.row * self.size + self.column] = 1
@@ -91,7 +91,7 @@ class DeepSea:
 
 
 class Replay:
-    """The last transitions, drawn uniformly."""
+    """A uniform replay buffer."""
 
     def __init__(self, capacity: int, observation: int, seed: int) -> None:
         self.x = np.zeros((capacity, observation), np.float32)
@@ -102,7 +102,7 @@ class Replay:
         self.added = 0
         self.rng = np.random.default_rng(seed)
 
-    def add(self, x: Frame, action: int, reward: float, discount: float, y: Frame) -> None:
+    def add(self, x: Array, action: int, reward: float, discount: float, y: Array) -> None:
         i = self.added % len(self.action)
         self.x[i], self.y[i] = x, y
         self.action[i], self.reward[i], self.discount[i] = action, reward, discount
@@ -115,7 +115,7 @@ class Replay:
 
 
 class Agent:
-    """DQN; with noisy layers instead of ε-greedy where the settings say so (Algorithm 1)."""
+    """DQN, or NoisyNet-DQN (Algorithm 1), depending on the settings."""
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
@@ -133,8 +133,8 @@ class Agent:
         )
         self.rng = np.random.default_rng(settings.seed)
 
-    def act(self, x: Frame, episode: int) -> int:
-        """Greedy in a freshly drawn network, or ε-greedy."""
+    def act(self, x: Array, episode: int) -> int:
+        """Act greedily with fresh noise, or ε-greedily."""
         if self.noisy:
             resample_noise(self.online, self.act_noise)
         elif self.rng.random() < self.epsilon(episode):
@@ -142,7 +142,7 @@ class Agent:
         return self.greedy(x)
 
     @torch.no_grad()
-    def greedy(self, x: Frame) -> int:
+    def greedy(self, x: Array) -> int:
         return int(self.online(torch.from_numpy(x)[None]).argmax())
 
     def epsilon(self, episode: int) -> float:
@@ -150,48 +150,48 @@ class Agent:
         return 1 + fraction * (self.settings.epsilon_final - 1)
 
     def learn(self, batch: list[Tensor]) -> None:
-        """One update; the online and the target network each with a draw of its own (Eq. 14)."""
+        """Perform one update with independent noise in the online and target network (Eq. 14)."""
         x, action, reward, discount, y = batch
         if self.noisy:
             resample_noise(self.online, self.online_noise)
             resample_noise(self.target, self.target_noise)
         with torch.no_grad():
-            goal = reward + discount * self.target(y).amax(dim=1)
+            target = reward + discount * self.target(y).amax(dim=1)
         value = self.online(x).gather(1, action[:, None])[:, 0]
         self.optimiser.zero_grad()
-        F.mse_loss(value, goal).backward()
+        F.mse_loss(value, target).backward()
         self.optimiser.step()
 
     def sync_target(self) -> None:
-        self.target.load_state_dict(self.online.state_dict())  # ε stays each network's own
+        self.target.load_state_dict(self.online.state_dict())  # does not copy noise
 
-    def mean_policy(self, sea: DeepSea) -> float:
-        """The return of one episode without any exploration."""
+    def mean_policy(self, env: DeepSea) -> float:
+        """The return of one episode without exploration."""
         with noise_off(self.online) if self.noisy else nullcontext():
-            return episode_return(sea, self.greedy)
+            return episode_return(env, self.greedy)
 
 
-def episode_return(sea: DeepSea, policy: Callable[[Frame], int]) -> float:
-    x, total, over = sea.reset(), 0.0, False
+def episode_return(env: DeepSea, policy: Callable[[Array], int]) -> float:
+    x, total, over = env.reset(), 0.0, False
     while not over:
-        x, reward, over = sea.step(policy(x))
+        x, reward, over = env.step(policy(x))
         total += reward
     return total
 
 
 def train(settings: Settings) -> Result:
-    """Run the settings from start to end."""
+    """Train one agent."""
     torch.set_num_threads(1)
-    sea = DeepSea(settings.size, settings.seed)
+    env = DeepSea(settings.size, settings.seed)
     agent = Agent(settings)
     replay = Replay(settings.replay_steps, settings.size**2, settings.seed)
     returns: list[float] = []
     steps = 0
     for episode in range(settings.episodes):
-        x, total, over = sea.reset(), 0.0, False
+        x, total, over = env.reset(), 0.0, False
         while not over:
             action = agent.act(x, episode)
-            y, reward, over = sea.step(action)
+            y, reward, over = env.step(action)
             replay.add(x, action, reward, 0.0 if over else settings.discount, y)
             x, total, steps = y, total + reward, steps + 1
             if replay.added >= settings.batch:
@@ -204,15 +204,15 @@ def train(settings: Settings) -> Result:
         settings.agent,
         settings.seed,
         float(np.mean(returns[-100:])),
-        agent.mean_policy(sea),
+        agent.mean_policy(env),
         found[0] if found else None,
     )
 
 
 def compare(results: list[Result], size: int) -> str:
-    """A table of the runs, and how many of each agent's solved the sea."""
-    lines = [f"Deep Sea {size}: return without exploration (1 = treasure, 0 = stayed left)", ""]
-    lines.append(f"{'agent':<14}{'seed':>4}{'greedy':>9}{'training':>10}   treasure first found")
+    """Format the results as a table."""
+    lines = [f"Deep Sea {size}: return without exploration (about 1 = solved)", ""]
+    lines.append(f"{'agent':<14}{'seed':>4}{'greedy':>9}{'training':>10}   reward first found")
     for result in results:
         when = "never" if result.found_at is None else f"episode {result.found_at}"
         lines.append(
@@ -228,11 +228,11 @@ def compare(results: list[Result], size: int) -> str:
 
 
 def main(arguments: list[str]) -> None:
-    """Both agents over some seeds, as many runs at once as there are cores."""
+    """Train both agents with several seeds, in parallel on all cores."""
     parser = argparse.ArgumentParser(description="NoisyNet-DQN against ε-greedy DQN on Deep Sea")
-    parser.add_argument("--size", type=int, default=10, help="rows of the sea (default 10)")
-    parser.add_argument("--seeds", type=int, default=5, help="how many seeds (default 5)")
-    parser.add_argument("--episodes", type=int, default=800, help="of each run (default 800)")
+    parser.add_argument("--size", type=int, default=10, help="size of the grid (default 10)")
+    parser.add_argument("--seeds", type=int, default=5, help="number of seeds (default 5)")
+    parser.add_argument("--episodes", type=int, default=800, help="episodes per run (default 800)")
     options = parser.parse_args(arguments)
     runs = [
         Settings(agent=agent, size=options.size, seed=seed, episodes=options.episodes)

@@ -6,13 +6,13 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from noisynet.audit import record_noise
     from noisynet.integrations import check_noise
     from noisynet.layers import (
         NoisyLinear,
         NoisyLSTMCell,
         make_noisy,
         noise_off,
-        record_noise,
         resample_noise,
         sigma_summary,
     )
@@ -29,9 +29,12 @@ __all__ = [
 ]
 
 
+_ROOMS = {"check_noise": "integrations", "record_noise": "audit"}  # the others are in layers
+
+
 def __getattr__(name: str) -> Any:
-    # On first use, so that the command line can refuse a bad command without waiting for torch.
+    # Imported on first use, so that the command line validates its arguments without torch.
     if name in __all__:
-        home = "noisynet.integrations" if name == "check_noise" else "noisynet.layers"
-        return getattr(importlib.import_module(home), name)
+        room = importlib.import_module(f"noisynet.{_ROOMS.get(name, 'layers')}")
+        return getattr(room, name)
     raise AttributeError(f"module 'noisynet' has no attribute {name!r}")

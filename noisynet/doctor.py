@@ -1,4 +1,4 @@
-"""Is everything here that a run needs, and does it work?"""
+"""Check the installation: packages, how runs are computed, games, and short runs."""
 
 from __future__ import annotations
 
@@ -9,77 +9,103 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
+from typing import Final
+
+from noisynet.config import build_config, cxx_compiler, has_kernels, missing_for
+from noisynet.extras import import_extra
+
+_CORE: Final = ("torch", "numpy", "pydantic", "safetensors")
+_EXTRAS: Final = {
+    "gymnasium": "gym",
+    "ale-py": "atari",
+    "minatar": "minatar",
+    "numba": "kernels",
+    "scipy": "report",
+    "av": "video",
+    "tensorboard": "tensorboard",
+}
 
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing that was looked at.
+    """The result of one check.
 
     Attributes:
-        what: the thing.
-        well: whether it is as it should be.
-        finding: what was found, or what to do.
+        subject: what was checked.
+        ok: whether it works; an extra that is not installed does.
+        result: a version, a measurement, or what to do.
     """
 
-    what: str
-    well: bool
-    finding: str
+    subject: str
+    ok: bool
+    result: str
 
 
 def examine() -> Iterator[Finding]:
-    """Look at versions, optional packages, games, and a run of a few seconds."""
+    """Check packages, ways to compute, games, and two runs of a few seconds."""
     yield Finding("python", True, platform.python_version())
-    for package in ("torch", "numpy", "numba", "pydantic", "safetensors"):
+    for package in _CORE:
         yield Finding(package, True, metadata.version(package))
-    for package, extra in (
-        ("gymnasium", "gym"),
-        ("ale-py", "atari"),
-        ("minatar", "minatar"),
-        ("av", "video"),
-    ):
+    for package, extra in _EXTRAS.items():
         try:
             yield Finding(package, True, metadata.version(package))
         except metadata.PackageNotFoundError:
-            yield Finding(package, True, f'not installed; pip install "noisynet[{extra}]"')
-    for what, look in (
+            yield Finding(package, True, f'not installed: pip install "noisynet[{extra}]"')
+    for subject, check in (
+        ("compute=auto", _auto),
+        ("compute=compile", _compile),
+        ("threads", _threads),
         ("atari games", _games),
         ("noise audit", _audit),
         ("self-test", _train),
         ("workers", _train_with_workers),
     ):
         try:
-            yield Finding(what, True, look())
+            yield Finding(subject, True, check())
         except ImportError as error:
-            yield Finding(what, True, f"skipped: {error}")
-        except Exception as error:  # whatever is broken is what the doctor is for
-            yield Finding(what, False, f"{type(error).__name__}: {error}")
+            yield Finding(subject, True, f"skipped: {error}")
+        except Exception as error:  # any failure is a finding
+            yield Finding(subject, False, f"{type(error).__name__}: {error}")
+
+
+def _auto() -> str:
+    if has_kernels():
+        return "compiled kernels where they are faster on a CPU, otherwise PyTorch"
+    return 'PyTorch; for compiled kernels on a CPU: pip install "noisynet[kernels]"'
+
+
+def _compile() -> str:
+    return missing_for("compile") or f"torch.compile with {cxx_compiler()}"
+
+
+def _threads() -> str:
+    import torch
+
+    return f"{torch.get_num_threads()}, unless a run sets threads"
 
 
 def _games() -> str:
     from noisynet.envs.names import ATARI_57
 
-    try:
-        from ale_py import roms
-    except ImportError as error:
-        raise ImportError('pip install "noisynet[atari]"') from error
+    roms = import_extra("ale_py.roms", "atari")
     missing = [game for game in ATARI_57 if not Path(roms.get_rom_path(game) or "-").exists()]
     if missing:
         raise FileNotFoundError(f"no ROM for {', '.join(missing)}; reinstall ale-py")
-    return f"all {len(ATARI_57)} ROMs are here"
+    return f"all {len(ATARI_57)} ROMs found"
 
 
 def _audit() -> str:
-    from noisynet.layers import NoisyLinear, check_noise
+    from noisynet.audit import audit_network
+    from noisynet.layers import NoisyLinear
 
-    report = check_noise(NoisyLinear(16, 8), updates=25)
+    report = audit_network(NoisyLinear(16, 8), updates=25)
     if not report.passed:
         raise AssertionError(str(report))
-    return "the layers' noise is right"
+    return "the layers pass"
 
 
 def _train() -> str:
-    """A run on Deep Sea, stopped half-way and continued, for about ten seconds."""
-    from noisynet.config import build_config
+    """Train on Deep Sea for a few seconds, stop half-way and resume."""
     from noisynet.loops import train
     from noisynet.runs import RunFolder
 
@@ -93,14 +119,13 @@ def _train() -> str:
             first = train(config, folder, stop=_after(500))
             second = train(config, folder)
     if first.finished or not second.finished:
-        raise AssertionError("expected to stop half-way and to finish after continuing")
+        raise AssertionError("expected the run to stop half-way and to finish after resuming")
     speed = config.frames / (time.monotonic() - started)
-    return f"trained, stopped and continued on deep_sea/5 at {speed:.0f} steps/s"
+    return f"trained, stopped and resumed on deep_sea/5 at {speed:.0f} steps/s"
 
 
 def _train_with_workers() -> str:
-    """A run of A3C on Deep Sea: whether processes can be started and can share memory."""
-    from noisynet.config import build_config
+    """Train A3C on Deep Sea: whether processes start and share memory."""
     from noisynet.loops import train
     from noisynet.runs import RunFolder
 
@@ -116,5 +141,6 @@ def _train_with_workers() -> str:
 
 
 def _after(calls: int) -> Callable[[], bool]:
+    """A stop request that comes after so many steps."""
     left = iter(range(calls))
     return lambda: next(left, None) is None

@@ -54,7 +54,7 @@ class Counting(Environment):
     """Every episode lasts five steps, each worth what its number says; four frames a step."""
 
     def __init__(self, truncates: bool = False) -> None:
-        super().__init__(EnvironmentSpec("deep_sea/4", 2, (2,), "float32", 3, 4), 1)
+        super().__init__(EnvironmentSpec("deep_sea/4", 2, (2,), "float32", 3, 4, 1.0), 1)
         self.t, self.truncates, self.seeds = 0, truncates, list[int | None]()
 
     def _start(self, seeds: Sequence[int | None]) -> NDArray[Any]:

@@ -31,6 +31,7 @@ from noisynet.networks import (
     views_of,
 )
 from noisynet.returns import n_step_returns
+from noisynet.state_dicts import add_prefix, strip_prefix
 
 
 class ActorCriticAgent:
@@ -69,10 +70,10 @@ class ActorCriticAgent:
         self.online = _network(settings, spec).to(self.device)
         if self.compute == "kernels":
             use_kernels(self.online)
-        self.parameters = flatten_parameters(self.online)
-        self.gradient = torch.zeros_like(self.parameters)
         self._trained = [p for p in self.online.parameters() if p.requires_grad]
-        self._gradients = views_of(self.gradient, self.online)
+        self.parameters = flatten_parameters(self._trained)
+        self.gradient = torch.zeros_like(self.parameters)
+        self._gradients = views_of(self.gradient, self._trained)
         role = f"{worker}.{incarnation}"
         self.streams = {"rollout": torch_stream(settings.seed, f"rollout {role}", device)}
         self.explore = numpy_stream(settings.seed, f"explore {role}")
@@ -236,14 +237,11 @@ class ActorCriticAgent:
 
     def weights(self) -> dict[str, Tensor]:
         """The weights by name, as `load_weights` expects them."""
-        return {f"online.{name}": value for name, value in self.online.state_dict().items()}
+        return add_prefix("online.", self.online.state_dict())
 
     def load_weights(self, tensors: dict[str, Tensor], prefix: str = "") -> None:
         """Load weights; the names begin with `prefix`."""
-        prefix = f"{prefix}online."
-        self.online.load_state_dict(
-            {k.removeprefix(prefix): v for k, v in tensors.items() if k.startswith(prefix)}
-        )
+        self.online.load_state_dict(strip_prefix(f"{prefix}online.", tensors))
         self._drop_cached_weights()
 
     def tensors(self) -> dict[str, Tensor]:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import importlib.util
 from typing import Literal
 
 import torch
 from torch import nn
 
 from noisynet import config
-from noisynet.agents.update import NoiseStreams, Update, ValueNetworks
+from noisynet.config.compute import has_kernels
 from noisynet.layers import noisy_layers
 from noisynet.optimisers import CentredRMSProp, RMSPropStep, SharedRMSPropStep
 from noisynet.optimisers import centred_rmsprop_ as plain_rmsprop_
@@ -26,7 +25,7 @@ def resolve_compute(
     if asked != "auto":
         return asked
     on_cpu = torch.device(device).type == "cpu"
-    return "kernels" if on_cpu and importlib.util.find_spec("numba") is not None else "torch"
+    return "kernels" if on_cpu and has_kernels() else "torch"
 
 
 def use_kernels(network: nn.Module) -> None:
@@ -61,14 +60,3 @@ def shared_rmsprop_for(compute: Compute) -> SharedRMSPropStep:
 
         return shared_rmsprop_
     return plain_shared_rmsprop_
-
-
-def fused_update(
-    settings: config.Config,
-    networks: ValueNetworks,
-    optimiser: torch.optim.Optimizer,
-    noise: NoiseStreams,
-) -> Update | None:
-    """The compiled update of a small network, or None for networks that it does not know."""
-    del settings, networks, optimiser, noise
-    return None

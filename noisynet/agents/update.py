@@ -14,7 +14,6 @@ from typing import Any, Protocol
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from noisynet.layers import held_noise, hold_noise, resample_noise
 from noisynet.networks import ValueNetwork
@@ -50,8 +49,7 @@ class Update(Protocol):
     def learn(self, batch: TransitionBatch) -> Learnt:
         """One update of the online network (Eq. 14, or Eqs. 15 and 16 with double Q).
 
-        Raises:
-            NonFiniteLoss: nothing was updated.
+        A loss that is not finite is returned, and changes nothing.
         """
 
     def reload(self) -> None:
@@ -113,7 +111,7 @@ class NoiseStreams:
 
 
 def describe_non_finite(
-    loss: float, td_error: Tensor, batch: TransitionBatch, networks: ValueNetworks, update: int
+    learnt: Learnt, batch: TransitionBatch, networks: ValueNetworks, update: int
 ) -> str:
     """Where a loss that is not finite came from: the batch, a parameter, or the outputs."""
     columns = {"reward": "reward", "the observations": "x", "the next observations": "y"}
@@ -122,7 +120,7 @@ def describe_non_finite(
     tensors += [(f"target {name}", v) for name, v in networks.target.state_dict().items()]
     bad = [name for name, value in tensors if not bool(value.isfinite().all())]
     where = f"first in {bad[0]!r}" if bad else "in the network's outputs"
-    if not bad and bool(td_error.isfinite().all()):
-        largest = float(td_error.abs().max())
+    if not bad and np.isfinite(learnt.td_error).all():
+        largest = np.abs(learnt.td_error).max()
         where = f"TD errors of up to {largest:.3g} overflow it; are the rewards right?"
-    return f"expected a finite loss at update {update}, got {loss}: {where}"
+    return f"expected a finite loss at update {update}, got {learnt.loss}: {where}"

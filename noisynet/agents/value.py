@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
+from collections.abc import Callable
 from typing import Any, Final, Literal, Protocol
 
 import numpy as np
@@ -12,8 +13,9 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from noisynet import config, losses
-from noisynet.agents.compute import fused_update, optimiser_for, resolve_compute, use_kernels
+from noisynet.agents.compute import optimiser_for, resolve_compute, use_kernels
 from noisynet.agents.exploration import epsilon_at, epsilon_greedy
+from noisynet.agents.fused import FusedUpdate, is_small
 from noisynet.agents.policy import ValuePolicy
 from noisynet.agents.streams import numpy_stream, torch_stream
 from noisynet.agents.update import (
@@ -27,6 +29,7 @@ from noisynet.agents.update import (
 from noisynet.layers import held_noise, hold_noise
 from noisynet.networks import NetworkShape, ValueNetwork, resolve_torso, view_with_own_noise
 from noisynet.replay import TransitionBatch
+from noisynet.state_dicts import add_prefix, strip_prefix
 
 NOISE_ROLES: Final = ("act", "online", "target", "select")
 """The uses of noise in training, each with a random stream of its own; so has evaluation."""
@@ -68,8 +71,9 @@ class ValueAgent:
         device: device of the networks.
 
     Attributes:
-        compute: what computes values and updates, for people to read.
-        update: the same as an object (see `agents/update.py`).
+        compute: `"torch"`, `"compile"` or `"kernels"`.
+        update: what computes values and updates (see `agents/update.py`).
+        plain: the same in plain PyTorch.
         updates: the number of updates so far.
     """
 
@@ -96,10 +100,10 @@ class ValueAgent:
         used_in = self.noisy.used_in if self.noisy else ""
         roles = {role for role, use in _USES.items() if use in used_in}
         noise = NoiseStreams(self.networks, self.streams, roles)
-        plain = PlainUpdate(self, noise)
-        self.update: Update = plain
-        if self.compute == "kernels":
-            self.update = fused_update(settings, self.networks, self.optimiser, noise) or plain
+        self.plain = PlainUpdate(self, noise)
+        self.update: Update = self.plain
+        if self.compute == "kernels" and is_small(self.online, spec.frame_dtype):
+            self.update = FusedUpdate(settings, self.networks, self.optimiser, noise)
         self.updates = 0
         self._redraw_due = True
 
@@ -138,6 +142,9 @@ class ValueAgent:
     def learn(self, batch: TransitionBatch) -> Learnt:
         """One update from a batch of transitions; see `PlainUpdate.learn`."""
         learnt = self.update.learn(batch)
+        if not math.isfinite(learnt.loss):
+            where = describe_non_finite(learnt, batch, self.networks, self.updates + 1)
+            raise NonFiniteLoss(where)
         self.updates += 1
         if self.noisy and self.noisy.redraw == "update":
             self._redraw_due = True
@@ -162,11 +169,11 @@ class ValueAgent:
 
     def tensors(self) -> dict[str, Tensor]:
         """Every tensor that the next step depends on, by name."""
-        named = {f"online.{name}": value for name, value in self.online.state_dict().items()}
-        named |= {f"target.{name}": value for name, value in self.target.state_dict().items()}
-        named |= {f"noise.{name}": value for name, value in held_noise(self.acting).items()}
+        named = add_prefix("online.", self.online.state_dict())
+        named |= add_prefix("target.", self.target.state_dict())
+        named |= add_prefix("noise.", held_noise(self.acting))
         for index, state in self.optimiser.state_dict()["state"].items():
-            named |= {f"optimiser.{index}.{name}": value for name, value in state.items()}
+            named |= add_prefix(f"optimiser.{index}.", state)
         return named | {f"stream.{role}": s.get_state() for role, s in self.streams.items()}
 
     def state(self) -> dict[str, Any]:
@@ -179,18 +186,18 @@ class ValueAgent:
 
     def load_weights(self, tensors: dict[str, Tensor], prefix: str = "") -> None:
         """Load the weights alone, to play with them; the names begin with `prefix`."""
-        self.online.load_state_dict(_without_prefix(tensors, f"{prefix}online."))
+        self.online.load_state_dict(strip_prefix(f"{prefix}online.", tensors))
         self.update.reload()
 
     def restore(self, tensors: dict[str, Tensor], state: dict[str, Any]) -> None:
         """Restore what `tensors` and `state` returned."""
-        self.online.load_state_dict(_without_prefix(tensors, "online."))
-        self.target.load_state_dict(_without_prefix(tensors, "target."))
-        hold_noise(self.acting, _without_prefix(tensors, "noise."))
+        self.online.load_state_dict(strip_prefix("online.", tensors))
+        self.target.load_state_dict(strip_prefix("target.", tensors))
+        hold_noise(self.acting, strip_prefix("noise.", tensors))
         groups = self.optimiser.state_dict()["param_groups"]
         parameters = [p for group in self.optimiser.param_groups for p in group["params"]]
         optimiser: dict[int, dict[str, Tensor]] = {}
-        for name, value in _without_prefix(tensors, "optimiser.").items():
+        for name, value in strip_prefix("optimiser.", tensors).items():
             index, _, field = name.partition(".")
             like = parameters[int(index)]
             if value.shape == like.shape:  # files do not store strides, the kernels need them
@@ -215,12 +222,13 @@ class PlainUpdate:
     def __init__(self, agent: ValueAgent, noise: NoiseStreams) -> None:
         self.agent, self.noise, self.networks = agent, noise, agent.networks
         self.parameters = [p for p in agent.online.parameters() if p.requires_grad]
+        self._values: Callable[[Tensor], Tensor] = agent.acting
+        self._loss = self.loss
         if agent.compute == "compile":
             # Shapes never change: one graph for each function. `fullgraph` raises where PyTorch
             # would otherwise fall back to eager mode, for example beyond its limit of graphs.
-            options = {"dynamic": False, "fullgraph": True}
-            self._q_values = torch.compile(self._q_values, **options)  # type: ignore[method-assign]
-            self._loss = torch.compile(self._loss, **options)  # type: ignore[method-assign]
+            self._values = torch.compile(agent.acting, dynamic=False, fullgraph=True)
+            self._loss = torch.compile(self.loss, dynamic=False, fullgraph=True)
 
     def resample(self, rows: int) -> None:
         """Draw the acting noise: one sample for each of `rows` environments."""
@@ -229,31 +237,31 @@ class PlainUpdate:
     @torch.no_grad()
     def q_values(self, observation: NDArray[Any]) -> NDArray[np.float32]:
         """Q [N, A] of the acting network, with the noise that it holds."""
-        q: NDArray[np.float32] = self._q_values(self.agent.to_device(observation)).cpu().numpy()
-        return q
-
-    def _q_values(self, observation: Tensor) -> Tensor:
-        q: Tensor = self.networks.acting(observation)
+        q: NDArray[np.float32] = self._values(self.agent.to_device(observation)).cpu().numpy()
         return q
 
     def learn(self, batch: TransitionBatch) -> Learnt:
         """One update from a batch of transitions (Eq. 14, or Eqs. 15 and 16 with double Q)."""
         for role in ("online", "target", "select"):
             self.noise.resample(role)  # ξ, ξ′ and ξ″, each held over the batch
-        columns = batch.x, batch.action, batch.reward, batch.discount, batch.y, batch.weight
-        loss, error = self._loss(*(self.agent.to_device(column) for column in columns))
-        value, update = float(loss.detach()), self.agent.updates + 1
-        if not math.isfinite(value):
-            raise NonFiniteLoss(describe_non_finite(value, error, batch, self.networks, update))
+        loss, error = self._loss(*self.columns(batch))
+        learnt = Learnt(float(loss.detach()), error.cpu().numpy())
+        if not math.isfinite(learnt.loss):
+            return learnt
         self.agent.optimiser.zero_grad(set_to_none=True)
         loss.backward()
         longest = self.agent.config.learning.max_gradient_norm
         if longest is not None:
             nn.utils.clip_grad_norm_(self.parameters, longest)
         self.agent.optimiser.step()
-        return Learnt(value, error.cpu().numpy())
+        return learnt
 
-    def _loss(
+    def columns(self, batch: TransitionBatch) -> list[Tensor]:
+        """A batch as the arguments of `loss`."""
+        columns = batch.x, batch.action, batch.reward, batch.discount, batch.y, batch.weight
+        return [self.agent.to_device(column) for column in columns]
+
+    def loss(
         self,
         x: Tensor,
         action: Tensor,
@@ -297,7 +305,3 @@ def _network(settings: config.Config, spec: ObservationSpec) -> ValueNetwork:
         torch.manual_seed(torch_stream(settings.seed, "init").initial_seed())
         observation_shape = (spec.stack, *spec.frame_shape)
         return ValueNetwork(shape, observation_shape, spec.num_actions, generator)
-
-
-def _without_prefix(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
-    return {k.removeprefix(prefix): v for k, v in tensors.items() if k.startswith(prefix)}

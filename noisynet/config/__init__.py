@@ -1,12 +1,30 @@
-"""Everything that decides the result of a run: typed, validated, frozen.
+"""The configuration of a run: typed, validated and frozen.
 
-A configuration is the agent's settings of the papers, then a preset's differences, then the user's.
-Nothing here imports torch, so that a bad command is refused at once.
+A configuration is made of the agent's settings, overridden by a preset, overridden by the user.
+Nothing here imports torch, so that a bad command is refused quickly.
 """
 
+from noisynet.config.agents import (
+    ACTOR_CRITIC_AGENTS,
+    AGENT_SPECS,
+    AGENTS,
+    VALUE_AGENTS,
+    ActorCriticAgentName,
+    AgentSpec,
+    ValueAgentName,
+)
 from noisynet.config.build import build_config, load_config, parse_count
+from noisynet.config.compute import Compute, cxx_compiler, has_kernels, missing_for
 from noisynet.config.errors import ConfigError
-from noisynet.config.parts import (
+from noisynet.config.run import (
+    PRESETS,
+    ActorCriticConfig,
+    Config,
+    PresetName,
+    RunConfig,
+    has_large_convolutions,
+)
+from noisynet.config.sections import (
     ActorCriticLearning,
     ActorCriticShape,
     Adam,
@@ -22,22 +40,12 @@ from noisynet.config.parts import (
     SharedRMSProp,
     UniformReplay,
 )
-from noisynet.config.run import (
-    ACTOR_CRITIC_AGENTS,
-    AGENTS,
-    PRESETS,
-    VALUE_AGENTS,
-    ActorCriticAgentName,
-    ActorCriticConfig,
-    Config,
-    PresetName,
-    RunConfig,
-    ValueAgentName,
-)
+from noisynet.config.torso import Convolution, Torso, TorsoName
 
 __all__ = [
     "ACTOR_CRITIC_AGENTS",
     "AGENTS",
+    "AGENT_SPECS",
     "PRESETS",
     "VALUE_AGENTS",
     "ActorCriticAgentName",
@@ -45,9 +53,12 @@ __all__ = [
     "ActorCriticLearning",
     "ActorCriticShape",
     "Adam",
+    "AgentSpec",
     "CentredRMSProp",
+    "Compute",
     "Config",
     "ConfigError",
+    "Convolution",
     "EntropyBonus",
     "EpsilonGreedy",
     "Evaluation",
@@ -59,9 +70,15 @@ __all__ = [
     "PrioritisedReplay",
     "RunConfig",
     "SharedRMSProp",
+    "Torso",
+    "TorsoName",
     "UniformReplay",
     "ValueAgentName",
     "build_config",
+    "cxx_compiler",
+    "has_kernels",
+    "has_large_convolutions",
     "load_config",
+    "missing_for",
     "parse_count",
 ]

@@ -1,4 +1,4 @@
-"""From what stands on the command line, or in a run folder, to a configuration."""
+"""Build a configuration from the command line or from a run folder."""
 
 from __future__ import annotations
 
@@ -10,28 +10,20 @@ from typing import Any, Final, TypeVar, overload
 
 from pydantic import TypeAdapter, ValidationError
 
-from noisynet import presets
+from noisynet.config import presets
+from noisynet.config.agents import AGENT_SPECS, AGENTS, ActorCriticAgentName, ValueAgentName
+from noisynet.config.contradictions import contradictions
 from noisynet.config.errors import ConfigError, explain, nearest, path_of, unknown
-from noisynet.config.parts import EpsilonGreedy
-from noisynet.config.run import (
-    ACTOR_CRITIC_AGENTS,
-    AGENTS,
-    PRESETS,
-    ActorCriticAgentName,
-    ActorCriticConfig,
-    Config,
-    RunConfig,
-    ValueAgentName,
-    flat_settings,
-)
-from noisynet.contradictions import contradictions
+from noisynet.config.run import PRESETS, ActorCriticConfig, Config, RunConfig, flat_settings
+from noisynet.config.sections import EpsilonGreedy
+from noisynet.envs.names import FAMILIES
 
 Made = TypeVar("Made", bound=RunConfig)
 
-# What a preset says of exploration that is not by noise does not apply to noisy agents.
-_NOT_OF_NOISY: Final = {f"exploration.{name}" for name in EpsilonGreedy.model_fields} - {
+# A preset's settings of exploration without noise are not applied to noisy agents.
+_WITHOUT_NOISE: Final = {f"exploration.{name}" for name in EpsilonGreedy.model_fields} - {
     "exploration.kind"
-} | {"exploration.beta"}
+}
 
 
 @overload
@@ -79,40 +71,43 @@ def build_config(
     preset: str | None = None,
     settings: Iterable[str] = (),
 ) -> Config | ActorCriticConfig:
-    """The configuration of a run, from what stands on the command line.
+    """Build the configuration of a run.
+
+    The agent's settings come first, then the preset's, then `settings`; later ones override.
 
     Args:
-        agent: one of `AGENTS`; it decides the kind of configuration.
+        agent: one of `AGENTS`; its family decides the class of the configuration.
         environment: such as "atari/pong".
         frames: the budget; None for the preset's.
-        seed: decides every random stream.
-        preset: one of `PRESETS`; None for the one of the environment's family.
-        settings: `key=value` pairs over everything else, keys dotted: "learning.discount=0.9".
+        seed: the seed of all random streams.
+        preset: one of `PRESETS`; None for that of the environment's family.
+        settings: `key=value` pairs with dotted keys, such as "learning.discount=0.9".
 
     Raises:
-        ConfigError: listing everything that is wrong, with the nearest valid names.
+        ConfigError: lists every error, with the nearest valid names.
     """
     errors: list[str] = []
     flat: dict[str, Any] = {"agent": agent, "environment": environment, "seed": seed}
     if agent not in AGENTS:
         errors.append(unknown("agent", agent, AGENTS))
-        # The settings are judged as of the agent that was probably meant.
+        # The settings are checked against those of the nearest agent.
         agent = next(iter(nearest(agent, AGENTS)), "dqn")
-    default_preset = presets.DEFAULT_PRESETS.get(environment.partition("/")[0], "paper")
+    spec = AGENT_SPECS[agent]
+    family = FAMILIES.get(environment.partition("/")[0])  # None: an error of the environment
+    default_preset = family.preset if family else "paper"
     if preset is None:
         preset = default_preset
     elif preset not in PRESETS:
         errors.append(unknown("preset", preset, PRESETS))
         preset = next(iter(nearest(preset, PRESETS)), default_preset)  # likewise
-    noisy = agent.startswith("noisynet")
-    layers = _layers(agent, preset)
-    if layers is None:
-        fitting = ", ".join(presets.ACTOR_CRITIC_PRESETS)
-        errors.append(f"preset {preset!r} has no settings for {agent}, expected one of {fitting}")
-        layers = _layers(agent, default_preset) or []
-    for layer in layers:
-        applicable = {k: v for k, v in layer.items() if not (noisy and k in _NOT_OF_NOISY)}
-        flat = _overridden(flat, applicable)
+    of_family = presets.PRESETS_OF_FAMILY[spec.family]
+    if preset not in of_family:
+        known = ", ".join(of_family)
+        errors.append(f"preset {preset!r} has no settings for {agent}, expected one of {known}")
+        preset = default_preset
+    skipped = _WITHOUT_NOISE if spec.noisy else set()
+    for layer in (presets.AGENT_SETTINGS[agent], of_family[preset]):
+        flat = _overridden(flat, {k: v for k, v in layer.items() if k not in skipped})
     if frames is not None:
         flat["frames"] = frames
     given: dict[str, Any] = {}
@@ -125,54 +120,50 @@ def build_config(
     return _validated(_overridden(flat, given), errors, _model(agent))
 
 
-def _layers(agent: str, preset: str) -> list[Mapping[str, Any]] | None:
-    """What an agent's settings are made of, the later over the earlier."""
-    if agent in ACTOR_CRITIC_AGENTS:
-        if preset not in presets.ACTOR_CRITIC_PRESETS:
-            return None
-        return [presets.AGENT_SETTINGS[agent], presets.ACTOR_CRITIC_PRESETS[preset]]
-    layers = [presets.DEFAULT_KINDS, presets.AGENT_SETTINGS[agent]]
-    layers += [presets.DUELING_SETTINGS] if "dueling" in agent else []
-    return [*layers, presets.PRESET_SETTINGS[preset]]
-
-
 def _model(agent: Any) -> type[Config] | type[ActorCriticConfig]:
-    return ActorCriticConfig if agent in ACTOR_CRITIC_AGENTS else Config
+    spec = AGENT_SPECS.get(agent) if isinstance(agent, str) else None
+    return ActorCriticConfig if spec and spec.family == "actor-critic" else Config
 
 
 def _by_dotted_keys(key: str, value: Any) -> dict[str, Any]:
-    """A part that is given whole, such as replay={"kind": …}, is given field by field."""
-    parts = ("exploration", "network", "optimiser", "replay", "learning", "evaluation")
-    if key not in parts or not isinstance(value, dict):
+    """Split a section that is given as an object, such as replay={"kind": …}, into its fields."""
+    sections = ("exploration", "network", "optimiser", "replay", "learning", "evaluation")
+    if key not in sections or not isinstance(value, dict):
         return {key: value}
     return {f"{key}.{field}": of_field for field, of_field in value.items()}
 
 
-# What outlives a change of kind, because it means the same to every kind. The rate and the ε that
-# both optimisers have are tuned to one: who asks for Adam expects Adam's own, not RMSProp's.
+# Kept when the kind of its section changes, because every kind has it with the same meaning. The
+# learning rate and ε of an optimiser are not: they are tuned for one kind.
 _OF_EVERY_KIND: Final = {"replay.capacity_steps"}
 
 
 def _overridden(flat: dict[str, Any], layer: Mapping[str, Any]) -> dict[str, Any]:
-    """`flat` with `layer` over it; where the layer changes a kind, the old kind's settings go."""
+    """`flat` overridden by `layer`; a change of kind drops the settings of the previous kind."""
     for key, value in layer.items():
-        part, _, last = key.rpartition(".")
+        section, _, last = key.rpartition(".")
         if last == "kind" and flat.get(key) != value:
             flat = {
-                k: v for k, v in flat.items() if k in _OF_EVERY_KIND or not k.startswith(f"{part}.")
+                k: v
+                for k, v in flat.items()
+                if k in _OF_EVERY_KIND or not k.startswith(f"{section}.")
             }
     return flat | dict(layer)
 
 
 def load_config(stored: Mapping[str, Any]) -> Config | ActorCriticConfig:
-    """The configuration that a run folder holds."""
+    """Validate the configuration of a run folder.
+
+    Raises:
+        ConfigError: lists every error; settings that were removed since are named as such.
+    """
     return _validated(dict(stored), [], _model(stored.get("agent")))
 
 
 def parse_count(text: str) -> int:
-    """A whole number that may be written 10M, 250k or 1e6."""
+    """Parse a positive whole number, which may be written 10M, 250k or 1e6."""
     match = re.fullmatch(r"(\d[\d_]*(?:\.\d+)?(?:e\d{1,2})?)([kKmM]?)", text.strip())
-    if match:  # exactly: 1.001 * 1000 is not 1001 in binary
+    if match:  # as a fraction: 1.001 * 1000 is not 1001 in floating point
         scale = {"": 1, "k": 1_000, "m": 1_000_000}[match[2].lower()]
         value = Fraction(match[1].replace("_", "")) * scale
         if value >= 1 and value.denominator == 1:
@@ -194,21 +185,21 @@ def _validated(flat: dict[str, Any], errors: list[str], model: type[Made]) -> Ma
     nested: dict[str, Any] = {}
     for key, value in flat.items():
         *parents, last = key.split(".")
-        place = nested
+        section = nested
         for parent in parents:
-            place = place.setdefault(parent, {})
-            if not isinstance(place, dict):
+            section = section.setdefault(parent, {})
+            if not isinstance(section, dict):
                 break
-        if isinstance(place, dict):
-            place[last] = value
+        if isinstance(section, dict):
+            section[last] = value
         else:
-            errors.append(f"{key}: {'.'.join(parents)} is a value and has no parts")
+            errors.append(f"{key}: {'.'.join(parents)} is a value and has no fields")
     try:
         config = model.model_validate(nested)
     except ValidationError as error:
         found = error.errors()
         errors += [explain(one, nested, model) for one in found]
-        # pydantic compares fields only where each is valid by itself.
+        # pydantic runs the check for contradictions only if every field is valid.
         wrong = {".".join(path_of(one, model)[:2]) for one in found if one["loc"]}
         errors += contradictions(_valid_settings(nested, wrong, model)) if wrong else []
     if errors:
@@ -219,7 +210,7 @@ def _validated(flat: dict[str, Any], errors: list[str], model: type[Made]) -> Ma
 def _valid_settings(
     nested: dict[str, Any], wrong: set[str], model: type[RunConfig]
 ) -> dict[str, Any]:
-    """Every field but the wrong ones, by dotted key; the default where nothing is given."""
+    """Every field that is valid, by dotted key, with defaults filled in."""
     fields: dict[str, Any] = {}
     for name, field in model.model_fields.items():
         if name in wrong:

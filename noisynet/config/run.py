@@ -8,7 +8,10 @@ from typing import Annotated, Any, Final, Literal, Self, get_args
 from pydantic import Field, field_validator, model_validator
 
 from noisynet import paper
-from noisynet.config.parts import (
+from noisynet.config.agents import ActorCriticAgentName, ValueAgentName
+from noisynet.config.compute import Compute
+from noisynet.config.contradictions import contradictions
+from noisynet.config.sections import (
     ActorCriticLearning,
     ActorCriticShape,
     Adam,
@@ -21,40 +24,38 @@ from noisynet.config.parts import (
     Network,
     NoisyRollouts,
     NoisyWeights,
-    Part,
     PrioritisedReplay,
+    Section,
     SharedRMSProp,
     UniformReplay,
 )
-from noisynet.contradictions import contradictions
 from noisynet.envs.make import parse_environment
+from noisynet.envs.names import family_of
 
-ValueAgentName = Literal["dqn", "dueling", "noisynet-dqn", "noisynet-dueling"]
-ActorCriticAgentName = Literal["a3c", "noisynet-a3c", "noisynet-a3c-factorised"]
 PresetName = Literal["paper", "minatar", "pong-fast", "classic"]
-
-VALUE_AGENTS: Final[tuple[str, ...]] = get_args(ValueAgentName)
-ACTOR_CRITIC_AGENTS: Final[tuple[str, ...]] = get_args(ActorCriticAgentName)
-AGENTS: Final[tuple[str, ...]] = VALUE_AGENTS + ACTOR_CRITIC_AGENTS
 PRESETS: Final[tuple[str, ...]] = get_args(PresetName)
 
 
-class RunConfig(Part):
-    """What the configuration of every run has."""
+class RunConfig(Section):
+    """The settings of every run."""
 
     agent: str
     environment: str
     environment_options: dict[str, Any] = Field(default_factory=dict)
-    """What the environment's family takes, for example `{"sticky_action_prob": 0.0}`."""
+    """Options of the environment's family, for example `{"sticky_action_prob": 0.0}`."""
     seed: Annotated[int, Field(ge=0, lt=2**31)]
     frames: Count
-    """The budget, in frames of the emulator."""
+    """The training budget in emulator frames."""
+    compute: Compute = "auto"
+    """auto: compiled kernels where they are known to be faster on a CPU, otherwise PyTorch. torch:
+    plain PyTorch; numba is never imported. compile: torch.compile, for value agents."""
+    threads: Count | None = None
+    """The number of PyTorch threads; None: chosen when the run starts, then stored with it."""
     evaluation: Evaluation = Evaluation()
     max_episode_frames: Count | None = paper.MAX_EPISODE_FRAMES
     """Frames after which an episode is truncated; None: the environment's own limit."""
     checkpoint_period_frames: Count = 32_000
     log_period_steps: Count = 1_000
-    compute: Literal["auto", "torch", "compile"] = "auto"
 
     @field_validator("environment")
     @classmethod
@@ -82,7 +83,8 @@ class Config(RunConfig):
         UniformReplay()
     )
     checkpoint_period_frames: Count = 32_000
-    """The replay's files have room for twice as much; on Atari this keeps them below 7.2 GB."""
+    """The replay's files also hold what the last two checkpoints refer to; this period keeps them
+    below 7.2 GB on Atari."""
 
 
 class ActorCriticConfig(RunConfig):
@@ -90,28 +92,40 @@ class ActorCriticConfig(RunConfig):
 
     agent: ActorCriticAgentName
     workers: Count = paper.A3C_WORKERS
-    """How many processes act and learn, each by itself, on shared weights."""
+    """The number of processes; each acts and learns on shared weights."""
     envs_per_worker: Count = 1
-    """How many environments a worker plays at once, each with noise of its own; the loss of a
-    roll-out is their mean, so that an update has the size of one environment's."""
+    """Environments per worker, each with its own noise sample; the loss is averaged over them, so
+    that the size of an update does not depend on their number."""
     recurrent: bool = False
-    """Whether an LSTM stands between the hidden layers and the heads."""
+    """Whether an LSTM follows the hidden layers."""
     noisy_lstm: bool = False
-    """Whether the LSTM of a noisy agent is noisy too, which the paper leaves to future work."""
+    """Whether the LSTM of a noisy agent is noisy, too; the paper leaves this to future work."""
     exploration: Annotated[EntropyBonus | NoisyRollouts, Field(discriminator="kind")]
     network: ActorCriticShape = ActorCriticShape()
     learning: ActorCriticLearning = ActorCriticLearning()
     optimiser: SharedRMSProp = SharedRMSProp()
     checkpoint_period_frames: Count = 400_000
-    """Nothing but weights, statistics and streams is written; a minute or two of Atari."""
+    """A checkpoint holds no replay; this is one or two minutes on Atari."""
 
 
 def flat_settings(fields: Mapping[str, Any]) -> dict[str, Any]:
     """A configuration's fields by dotted key."""
     flat: dict[str, Any] = {}
     for name, value in fields.items():
-        if isinstance(value, Part):
+        if isinstance(value, Section):
             flat |= {f"{name}.{inner}": setting for inner, setting in value}
         else:
             flat[name] = value
     return flat
+
+
+def has_large_convolutions(config: Config | ActorCriticConfig) -> bool:
+    """Whether the network has convolutions for frames as large as Atari's.
+
+    Where the frames of an environment are known only when it is made, as in Gymnasium, `auto` is
+    taken for small.
+    """
+    torso = config.network.torso
+    if torso == "auto":
+        return family_of(config.environment).has_large_frames
+    return torso not in ("minatar", "flat")

@@ -1,16 +1,16 @@
-"""Environments: N games side by side, every episode determined by its seed and its actions.
+"""Environments: vectors of N games, every episode determined by its seed and its actions.
 
-Names are loaded when first used (PEP 562): checking the name of an environment must not import
+Classes are imported on first use (PEP 562): checking the name of an environment must not import
 numpy, Gymnasium or an emulator.
 """
 
 from __future__ import annotations
 
-import importlib
 from typing import TYPE_CHECKING
 
 from noisynet.envs.make import make_environment, parse_environment, screen_options
-from noisynet.envs.names import ATARI_57, FAMILIES, MINATAR_GAMES
+from noisynet.envs.names import ATARI_57, FAMILIES, MINATAR_GAMES, FamilySpec, family_of
+from noisynet.lazy import lazy_attributes
 
 if TYPE_CHECKING:
     from noisynet.envs.atari import AtariEnvironment
@@ -27,30 +27,24 @@ __all__ = [
     "DeepSeaEnvironment",
     "Environment",
     "EnvironmentSpec",
+    "FamilySpec",
     "GymEnvironment",
     "MinAtarEnvironment",
     "Step",
     "episode_seed",
+    "family_of",
     "make_environment",
     "parse_environment",
     "screen_options",
 ]
 
-_LOADED_LATER = {
-    "AtariEnvironment": "atari",
-    "DeepSeaEnvironment": "deep_sea",
-    "Environment": "environment",
-    "EnvironmentSpec": "environment",
-    "GymEnvironment": "gym",
-    "MinAtarEnvironment": "minatar",
-    "Step": "environment",
-    "episode_seed": "environment",
-}
-
-
-def __getattr__(name: str) -> object:
-    if name not in _LOADED_LATER:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value: object = getattr(importlib.import_module(f"{__name__}.{_LOADED_LATER[name]}"), name)
-    globals()[name] = value
-    return value
+__getattr__ = lazy_attributes(
+    __name__,
+    {
+        "atari": ["AtariEnvironment"],
+        "deep_sea": ["DeepSeaEnvironment"],
+        "environment": ["Environment", "EnvironmentSpec", "Step", "episode_seed"],
+        "gym": ["GymEnvironment"],
+        "minatar": ["MinAtarEnvironment"],
+    },
+)

@@ -1,14 +1,14 @@
-"""Atari 2600 games under the paper's protocol, by ALE's own vector environment.
+"""Atari 2600 games under the paper's protocol, on ALE's vector environment.
 
-One agent step repeats the action over 4 emulator frames; the frame is the maximum of the last two,
-in grey, resized to 84×84. Episodes begin with 0 to 30 no-ops and are cut after 108 000 frames.
-Rewards are raw: agents clip, logs do not. What ALE sets otherwise by default is set on purpose.
+One agent step repeats the action for 4 emulator frames; the observed frame is the maximum of the
+last two, in grey, resized to 84×84. Episodes begin with 0 to 30 no-ops and are truncated after
+108,000 frames. Rewards are raw; agents clip them for learning.
 
-When an episode ends within a step, ALE does not read the screen again: the frame of a *terminated*
-step shows the moment before. Nothing is bootstrapped from it, but much is from the frame of a
-*truncated* step; so the limit is counted here and ALE has none, which keeps that frame true.
+When a step ends an episode, ALE does not update the screen: the frame of a *terminated* step is one
+step old. Nothing is bootstrapped from it. Targets are bootstrapped from the frame of a *truncated*
+step, so the frame limit is counted here and ALE has none.
 
-An episode's start reloads the ROM, which takes as long as about 150 steps.
+Starting an episode reloads the ROM, which takes as long as about 150 steps.
 """
 
 from __future__ import annotations
@@ -19,12 +19,11 @@ from typing import Any, Final, Literal, final
 import numpy as np
 from numpy.typing import NDArray
 
+from noisynet import paper
 from noisynet.envs.environment import Environment, EnvironmentSpec, Step, check_count
-from noisynet.envs.extras import import_extra
 from noisynet.envs.names import ATARI_57, suggestion
+from noisynet.extras import import_extra
 
-FRAME_SKIP: Final = 4
-MAX_EPISODE_FRAMES: Final = 108_000  # 30 minutes of play at 60 frames per second
 NO_LIMIT: Final = 2**31 - 1
 SCREEN_SIZE: Final = (210, 160)
 ORIGINAL_PONG_ACTIONS: Final = (0, 2, 3)  # no-op, right (up), left (down)
@@ -32,19 +31,19 @@ ORIGINAL_PONG_ACTIONS: Final = (0, 2, 3)  # no-op, right (up), left (down)
 
 @final
 class AtariEnvironment(Environment):
-    """One of the 57 games, played N times in emulator threads.
+    """N copies of one of the 57 games, emulated in threads.
 
     Args:
         game: ROM name in snake case, such as "ms_pacman".
         num_envs: N.
-        colour: give frames as RGB at native size, uint8 (210, 160, 3), for videos. The game runs
-            exactly as in grey: the same seed and actions give the same rewards.
-        pong_actions: "ale" has 6 actions in Pong; "original" the 3 of the paper's time. Other games
-            have the same actions then and now.
+        colour: return RGB frames of native size, uint8 (210, 160, 3), for videos. The game is the
+            same as in grey: the same seed and actions give the same rewards.
+        pong_actions: "ale" has 6 actions in Pong, "original" the 3 of the paper's emulator. The
+            other games have the same actions in both.
         max_episode_frames: emulator frames after which an episode is truncated, at the end of the
             step that reaches them; opening frames are not counted.
-        noop_max: an episode begins with 0, …, noop_max no-op frames, drawn by its seed.
-        threads: how many emulate, None for as many as there are cores; no number depends on it.
+        noop_max: an episode begins with 0, …, noop_max no-op frames, sampled by its seed.
+        threads: the number of emulator threads; None for one per core. Results do not depend on it.
     """
 
     def __init__(
@@ -54,8 +53,8 @@ class AtariEnvironment(Environment):
         *,
         colour: bool = False,
         pong_actions: Literal["ale", "original"] = "ale",
-        max_episode_frames: int = MAX_EPISODE_FRAMES,
-        noop_max: int = 30,
+        max_episode_frames: int = paper.MAX_EPISODE_FRAMES,
+        noop_max: int = paper.NOOP_MAX,
         threads: int | None = None,
     ) -> None:
         if game not in ATARI_57:
@@ -69,26 +68,26 @@ class AtariEnvironment(Environment):
         if threads is not None:
             check_count("threads", threads, at_least=1)
         original_pong = _wants_original_pong(game, pong_actions)
-        height, width = SCREEN_SIZE if colour else (84, 84)
+        height, width = SCREEN_SIZE if colour else (paper.FRAME_SIZE, paper.FRAME_SIZE)
         self._vector: Any = import_extra("ale_py.vector_env", "atari").AtariVectorEnv(
             game,
             num_envs,
             num_threads=threads or 0,
             max_num_frames_per_episode=NO_LIMIT,
             repeat_action_probability=0.0,
-            # NEXT_STEP never acts here: a finished episode is always restarted by its own seed
-            # before the next send. (No mode is without autoreset.)
+            # Autoreset cannot be disabled. In this mode it never happens here: a finished episode
+            # is always restarted with its own seed before the next send.
             autoreset_mode="NextStep",
             img_height=height,
             img_width=width,
             grayscale=not colour,
-            # Replay stacks: a vector environment that stacks would copy every frame four times.
+            # The replay buffer stacks frames; stacking here would store every frame four times.
             stack_num=1,
-            frameskip=FRAME_SKIP,
-            # In colour too: at one screen in four, sprites drawn every other frame would vanish.
+            frameskip=paper.FRAME_SKIP,
+            # In colour, too: otherwise sprites that are drawn every other frame would vanish.
             maxpool=True,
-            noop_max=noop_max + 1,  # ALE draws 0, …, noop_max − 1
-            episodic_life=False,  # True would restart the whole game at each life
+            noop_max=noop_max + 1,  # ALE samples 0, …, noop_max − 1
+            episodic_life=False,  # True would restart the whole game after each life
             life_loss_info=False,  # True breaks next-step autoreset
             reward_clipping=False,
             use_fire_reset=False,  # not part of the paper's protocol
@@ -102,8 +101,9 @@ class AtariEnvironment(Environment):
             num_actions=len(self._action_ids),
             frame_shape=(height, width, 3) if colour else (height, width),
             frame_dtype="uint8",
-            stack=1 if colour else 4,
-            frames_per_step=FRAME_SKIP,
+            stack=1 if colour else paper.STACKED_FRAMES,
+            frames_per_step=paper.FRAME_SKIP,
+            pixel_scale=1 / 255,
         )
         super().__init__(spec, num_envs)
         self._colour = colour
@@ -115,14 +115,15 @@ class AtariEnvironment(Environment):
 
     @property
     def lives(self) -> NDArray[np.int64]:
-        """The emulator's counters of lives now, [N]; 0 in games that have none."""
+        """The number of lives left [N]; 0 in games without lives."""
         return self._lives.copy()
 
     @property
     def opening_frames(self) -> NDArray[np.int64]:
-        """How many frames of each episode passed before its first action, [N].
+        """The number of frames before each episode's first action [N].
 
-        They are the no-ops, and in Berzerk and Double Dunk also ALE's own way to begin a game.
+        These are the no-ops, and in Berzerk and Double Dunk also the frames in which ALE begins the
+        game.
         """
         return self._opening_frames.copy()
 
@@ -132,7 +133,7 @@ class AtariEnvironment(Environment):
             given = np.array([seed for seed in seeds if seed is not None], dtype=np.int64)
             frames, info = self._vector.reset(seed=given, options={"reset_mask": asked})
         else:
-            # ALE's first reset must be of all; those without a seed are started again before use.
+            # ALE's first reset must reset all; those without a seed are started again before use.
             filled = np.array([0 if seed is None else seed for seed in seeds], dtype=np.int64)
             frames, info = self._vector.reset(seed=filled)
             self._was_reset = True
@@ -147,10 +148,10 @@ class AtariEnvironment(Environment):
     def _recv(self, actions: NDArray[np.int64]) -> Step:  # noqa: ARG002
         frames, reward, terminated, _, info = self._vector.recv()
         lives = info["lives"].astype(np.int64)
-        # Only a decrease counts: some games add lives, and some counters flicker upwards.
+        # Only a decrease counts: some games add lives, and some counters briefly go up.
         life_lost = lives < self._lives
         self._lives = lives
-        self._episode_frames += FRAME_SKIP
+        self._episode_frames += paper.FRAME_SKIP
         truncated = self._episode_frames >= self._max_episode_frames
         return Step(
             frame=self._unstack(frames),
@@ -163,14 +164,14 @@ class AtariEnvironment(Environment):
     def _screen(self, index: int) -> NDArray[np.uint8]:
         if not self._colour:
             raise RuntimeError(
-                f"{self.spec.name} keeps grey frames only: make it with colour=True to have "
-                "screens (the same seed and actions replay the same game)"
+                f"{self.spec.name} has grey frames only: make it with colour=True to have screens "
+                "(the same seed and actions replay the same game)"
             )
         screen: NDArray[np.uint8] = self._screens[index].copy()
         return screen
 
     def _unstack(self, frames: NDArray[np.uint8]) -> NDArray[np.uint8]:
-        """Drop the stack axis of [N, 1, …] and, in colour, keep the screens."""
+        """Drop the stack axis of [N, 1, …] and, in colour, store the screens."""
         if self._colour:
             self._screens = frames[:, 0].copy()
         return frames[:, 0]

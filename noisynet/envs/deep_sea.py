@@ -1,39 +1,37 @@
-"""Deep Sea (Osband et al. 2019): an n×n grid where only n right moves in a row find the reward.
+"""Deep Sea (Osband et al. 2019): an n×n grid where only n right moves in a row give the reward.
 
-The deterministic variant, step for step as in bsuite. The diver starts top left, sinks one row per
-step and moves left or right; which of the two actions is "right" is drawn for each cell once and
-for all. Moving right costs 0.01/n; moving right in the bottom right cell gives 1. Undirected
-exploration needs about 2ⁿ episodes to find it.
+This is bsuite's deterministic variant. The diver starts in the top left cell, sinks one row per
+step and moves left or right; which action is "right" is sampled once for each cell. Moving right
+costs 0.01/n; moving right in the bottom right cell gives 1. Undirected exploration needs about 2ⁿ
+episodes to find it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final, final
+from typing import Any, final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from noisynet import paper
 from noisynet.envs.environment import Environment, EnvironmentSpec, Step, check_count
-from noisynet.envs.paint import PLAYER, TREASURE, paint_planes
-
-MOVE_COST: Final = 0.01
+from noisynet.envs.grid_rendering import PLAYER, TREASURE, render_cells
 
 
 @final
 class DeepSeaEnvironment(Environment):
-    """The grid of one size, played N times with one common action map.
+    """N copies of a grid, with the same action map.
 
-    Frames are one-hot over the n² cells; after the last step, below the grid, they are all zeros.
-    Nothing is drawn within an episode, so its seed has no effect.
+    Frames are one-hot over the n² cells; after the last step, below the grid, they are zeros.
+    Episodes are deterministic, so their seeds have no effect.
 
     Args:
         size: n, at least 2.
         num_envs: N.
-        mapping_seed: draws the action map as bsuite does; its published experiments use 42.
-        randomise_actions: False makes action 1 "right" in every cell: what a network learns of the
-            cost of moving right in one cell then holds for all, which is the harder trap for
-            exploration that is not deep.
+        mapping_seed: the seed of the action map; the default is that of bsuite's experiments.
+        randomise_actions: False makes action 1 "right" in every cell. A network then generalises
+            the cost of moving right over all cells, which is harder for undirected exploration.
     """
 
     def __init__(
@@ -41,7 +39,7 @@ class DeepSeaEnvironment(Environment):
         size: int,
         num_envs: int = 1,
         *,
-        mapping_seed: int = 42,
+        mapping_seed: int = paper.DEEP_SEA_MAPPING_SEED,
         randomise_actions: bool = True,
     ) -> None:
         self._size = check_count("the size of deep_sea", size, at_least=2)
@@ -53,9 +51,10 @@ class DeepSeaEnvironment(Environment):
             frame_dtype="float32",
             stack=1,
             frames_per_step=1,
+            pixel_scale=1.0,
         )
         super().__init__(spec, num_envs)
-        # The legacy generator, because bsuite's maps come from it.
+        # The legacy generator, because bsuite samples its maps from it.
         generator = np.random.RandomState(mapping_seed)
         drawn: NDArray[np.int64] = generator.binomial(1, 0.5, (size, size))
         self._action_map = drawn if randomise_actions else np.ones_like(drawn)
@@ -76,7 +75,7 @@ class DeepSeaEnvironment(Environment):
     def _recv(self, actions: NDArray[np.int64]) -> Step:
         right = actions == self._action_map[self._row, self._column]
         found = right & (self._column == self._size - 1)
-        reward = 1.0 * found - right * (MOVE_COST / self._size)
+        reward = 1.0 * found - right * (paper.DEEP_SEA_MOVE_COST / self._size)
         moved = self._column + np.where(right, 1, -1)
         self._column = np.clip(moved, 0, self._size - 1)
         self._row = self._row + 1
@@ -95,6 +94,6 @@ class DeepSeaEnvironment(Environment):
         treasure = np.zeros(grid, dtype=np.bool_)
         treasure[-1, -1] = True
         diver = np.zeros(grid, dtype=np.bool_)
-        # Below the grid nothing is left to show of the last move but its column.
+        # After the last step the diver is below the grid; its column is still shown.
         diver[min(self._row[index], self._size - 1), self._column[index]] = True
-        return paint_planes([(treasure, TREASURE), (diver, PLAYER)])
+        return render_cells([(treasure, TREASURE), (diver, PLAYER)])

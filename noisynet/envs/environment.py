@@ -1,9 +1,8 @@
-"""The one interface of all environments: N games played side by side.
+"""The interface of all environments: a vector of N independent games.
 
-An episode is exactly (seed, actions). Whoever starts one by the same seed and sends the same
-actions gets bit-identical frames, rewards and flags, whatever the other environments do, whatever
-was played before and however many environments there are. Resuming a run and rendering an old
-episode to video both rest on this promise.
+An episode is exactly (seed, actions). The same seed and the same actions give bit-identical frames,
+rewards and flags, whatever the other environments do, whatever was played before and whatever N is.
+Resuming a run and rendering an old episode to video both depend on this guarantee.
 """
 
 from __future__ import annotations
@@ -25,47 +24,45 @@ SEED_LIMIT = 2**31
 
 @dataclass(frozen=True)
 class EnvironmentSpec:
-    """What an agent and a replay must know about an environment."""
+    """What an agent and a replay buffer must know about an environment."""
 
     name: str
-    """The name that makes it, such as "atari/pong"."""
+    """The name for `make_environment`, such as "atari/pong"."""
     num_actions: int
     """Actions are 0, …, num_actions − 1."""
     frame_shape: tuple[int, ...]
     """Shape of one frame as stored: (H, W), (C, H, W) or (d,)."""
     frame_dtype: str
-    """ "uint8" for images and binary planes, "float32" for flat vectors."""
+    """ "uint8" for images and binary channels, "float32" for flat vectors."""
     stack: int
-    """How many successive frames make one observation."""
+    """The number of successive frames in one observation."""
     frames_per_step: int
-    """How many emulator frames one agent step takes."""
-
-    @property
-    def pixel_scale(self) -> float:
-        """TEMP."""
-        return 1 / 255 if self.frame_dtype == "uint8" and self.frame_shape[-1] >= 36 else 1.0
+    """The number of emulator frames in one agent step."""
+    pixel_scale: float
+    """Observations are multiplied by this before the network: 1/255 for images of grey levels or
+    colours, 1 for binary channels and floats."""
 
 
 class Step(NamedTuple):
-    """What one action of each of the N environments led to."""
+    """The result of one action in each of the N environments."""
 
     frame: NDArray[Any]
-    """[N, *frame_shape]: the frame after the action; the last one of the episode if it ended."""
+    """[N, *frame_shape]: the frame after the action; the final frame if the episode ended."""
     reward: NDArray[np.float64]
     """[N]: the raw reward, never clipped."""
     terminated: NDArray[np.bool_]
-    """[N]: the episode ended within the game: nothing is to be expected after it."""
+    """[N]: the episode reached a terminal state."""
     truncated: NDArray[np.bool_]
-    """[N]: the episode was cut by a time limit only; never true together with `terminated`."""
+    """[N]: a time limit ended the episode; never true together with `terminated`."""
     life_lost: NDArray[np.bool_]
-    """[N]: the counter of lives went down in this step (always false where there is none)."""
+    """[N]: the number of lives decreased in this step; always false in games without lives."""
 
 
 class Environment(ABC):
     """N independent environments that are started by seed and stepped together.
 
-    A subclass gives `_start`, `_recv` and `_screen`, and `_send` and `_close` if it has something
-    to do there; it is final. The checks of what callers pass stand here, once.
+    A subclass implements `_start`, `_recv` and `_screen`, and where needed `_send` and `_close`; it
+    is final. Arguments are checked here, once for all subclasses.
 
     Attributes:
         spec: what agents must know.
@@ -84,8 +81,8 @@ class Environment(ABC):
         """Begin a new episode in every environment that is given a seed.
 
         Args:
-            seeds: one per environment; None leaves that environment alone. A running episode that
-                is given a seed is abandoned.
+            seeds: one per environment; None leaves that environment as it is. A seed for a running
+                episode abandons that episode.
 
         Returns:
             First frames [N, *frame_shape]; rows without a seed are zeros.
@@ -102,7 +99,7 @@ class Environment(ABC):
         return frames
 
     def send(self, actions: NDArray[np.int64]) -> None:
-        """Start one step of all environments; emulators run until `recv` asks for the result.
+        """Begin one step of all environments; emulators run in the background until `recv`.
 
         Args:
             actions: [N] integers in 0, …, num_actions − 1.
@@ -119,7 +116,7 @@ class Environment(ABC):
         self._sent = checked
 
     def recv(self) -> Step:
-        """Wait for the step begun by `send` and return it."""
+        """Wait for the step that `send` began and return its result."""
         if self._sent is None:
             raise RuntimeError(f"recv of {self.spec.name} without a send: call send(actions) first")
         actions, self._sent = self._sent, None
@@ -128,12 +125,12 @@ class Environment(ABC):
         return step
 
     def step(self, actions: NDArray[np.int64]) -> Step:
-        """Send `actions` and wait for what they led to."""
+        """Send `actions` and return the result."""
         self.send(actions)
         return self.recv()
 
     def screen(self, index: int) -> NDArray[np.uint8]:
-        """Return what a viewer sees of environment `index` now: uint8 [H, W, 3]."""
+        """Return the current screen of environment `index` in colour: uint8 [H, W, 3]."""
         self._check_idle("screen")
         if not 0 <= index < self.num_envs:
             raise IndexError(f"expected an environment in 0..{self.num_envs - 1}, got {index}")
@@ -144,7 +141,7 @@ class Environment(ABC):
         return self._screen(index)
 
     def close(self) -> None:
-        """Free what the environments hold. Closing twice does nothing."""
+        """Release all resources. Closing twice is allowed."""
         if not self._closed:
             self._closed = True
             self._close()
@@ -162,21 +159,21 @@ class Environment(ABC):
 
     @abstractmethod
     def _start(self, seeds: Sequence[int | None]) -> NDArray[Any]:
-        """Begin episodes where a seed is given (at least one is); rows without are not read."""
+        """Begin episodes where a seed is given (at least one is); other rows are ignored."""
 
     @abstractmethod
     def _recv(self, actions: NDArray[np.int64]) -> Step:
-        """Return the step that `actions` [N], already passed to `_send`, lead to."""
+        """Return the result of `actions` [N], which `_send` has received before."""
 
     @abstractmethod
     def _screen(self, index: int) -> NDArray[np.uint8]:
-        """Return the screen of one environment that was started."""
+        """Return the screen of an environment that was started."""
 
-    def _send(self, actions: NDArray[np.int64]) -> None:  # noqa: B027 — nothing to do is common
-        """Let emulators run ahead; environments without threads do all their work in `_recv`."""
+    def _send(self, actions: NDArray[np.int64]) -> None:  # noqa: B027 — optional
+        """Start emulators in the background; other environments do all work in `_recv`."""
 
-    def _close(self) -> None:  # noqa: B027 — nothing to do is common
-        """Free resources; called once."""
+    def _close(self) -> None:  # noqa: B027 — optional
+        """Release resources; called once."""
 
     def _no_frames(self) -> NDArray[Any]:
         return np.zeros((self.num_envs, *self.spec.frame_shape), dtype=self.spec.frame_dtype)
@@ -186,13 +183,13 @@ class Environment(ABC):
             raise RuntimeError(f"{doing} on {self.spec.name} after close: make a new environment")
         if self._sent is not None:
             raise RuntimeError(
-                f"{doing} on {self.spec.name} while a step is under way: call recv() first"
+                f"{doing} on {self.spec.name} between send and recv: call recv() first"
             )
 
     def _check_seeds(self, seeds: Sequence[int | None]) -> list[int | None]:
         if len(seeds) != self.num_envs:
             raise ValueError(
-                f"expected {self.num_envs} seeds, one per environment (None to leave one alone), "
+                f"expected {self.num_envs} seeds, one per environment (None to keep its episode), "
                 f"got {len(seeds)}"
             )
         return [None if seed is None else check_seed(seed) for seed in seeds]
@@ -218,9 +215,9 @@ def episode_seed(run_seed: int, role: str, environment: int, episode: int) -> in
 
     Args:
         run_seed: the seed of the whole run.
-        role: "train" or "eval", so that evaluation never plays a training episode.
-        environment: index of the environment that plays it.
-        episode: how many episodes that environment started before in this role.
+        role: "train" or "eval", so that evaluation never repeats a training episode.
+        environment: the index of the environment.
+        episode: the number of episodes that this environment started before in this role.
 
     Returns:
         An integer in 0, …, 2³¹ − 1.

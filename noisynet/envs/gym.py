@@ -1,7 +1,8 @@
 """Any single-agent Gymnasium environment with discrete actions.
 
 Observations become frames by one of three rules: images (uint8, two or three axes) stay uint8 with
-channels first; discrete states become one-hot; every other box becomes a flat float32 vector.
+channels first; discrete states become one-hot vectors; every other box becomes a flat float32
+vector.
 """
 
 from __future__ import annotations
@@ -13,31 +14,32 @@ import numpy as np
 from numpy.typing import NDArray
 
 from noisynet.envs.environment import Environment, EnvironmentSpec, Step, check_count
-from noisynet.envs.extras import import_extra
 from noisynet.envs.names import suggestion
+from noisynet.extras import import_extra
 
 Encode: TypeAlias = Callable[[Any], NDArray[Any]]
 
 
 class FrameRule(NamedTuple):
-    """How one observation space becomes frames."""
+    """How observations of one space become frames."""
 
     shape: tuple[int, ...]
     dtype: str
     encode: Encode
+    pixel_scale: float = 1.0
 
 
 @final
 class GymEnvironment(Environment):
-    """N separate environments made by `gymnasium.make`, stepped one after the other.
+    """N environments made by `gymnasium.make`, stepped one after the other.
 
     Args:
         environment_id: such as "CartPole-v1"; "package:Name-v0" imports the package first.
         num_envs: N.
         colour: make them with render_mode="rgb_array", so that `screen` works.
-        max_episode_frames: steps after which an episode is truncated, instead of the registered
+        max_episode_frames: steps after which an episode is truncated; None for the registered
             limit.
-        arguments: further keyword arguments for `gymnasium.make`.
+        arguments: further keyword arguments of `gymnasium.make`.
     """
 
     def __init__(
@@ -68,6 +70,7 @@ class GymEnvironment(Environment):
             frame_dtype=self._rule.dtype,
             stack=1,
             frames_per_step=1,
+            pixel_scale=self._rule.pixel_scale,
         )
         super().__init__(spec, num_envs)
 
@@ -88,11 +91,11 @@ class GymEnvironment(Environment):
             action = int(actions[index]) + self._first_action
             result = game.step(action)
             observation, reward[index], terminated[index], truncated[index], _ = result
-            if not np.isfinite(reward[index]):  # nothing that is stored could be learnt from again
+            if not np.isfinite(reward[index]):  # the replay buffer would be useless from here on
                 raise ValueError(
-                    f"expected a finite reward of {self.spec.name}, got {reward[index]} after "
-                    f"action {action}; mend the environment, or wrap it so that its rewards are "
-                    "finite, and register that"
+                    f"expected a finite reward from {self.spec.name}, got {reward[index]} after "
+                    f"action {action}; fix the environment, or register a wrapper with finite "
+                    "rewards"
                 )
             frames[index] = self._rule.encode(observation)
         return Step(frames, reward, terminated, truncated & ~terminated, np.zeros_like(terminated))
@@ -100,14 +103,12 @@ class GymEnvironment(Environment):
     def _screen(self, index: int) -> NDArray[np.uint8]:
         game = self._games[index]
         if game.render_mode != "rgb_array":
-            raise RuntimeError(
-                f"{self.spec.name} was made without screens: make it with colour=True"
-            )
+            raise RuntimeError(f"{self.spec.name} has no screens: make it with colour=True")
         missing = import_extra("gymnasium", "gym").error.DependencyNotInstalled
         try:
             screen = game.render()
         except missing as error:
-            raise ImportError(f"{self.spec.name} cannot draw its screen: {error}") from error
+            raise ImportError(f"{self.spec.name} cannot render its screen: {error}") from error
         return np.array(screen, dtype=np.uint8)
 
     def _close(self) -> None:
@@ -126,13 +127,13 @@ def frame_rule(name: str, space: Any) -> FrameRule:
         return _one_hot_rule(int(space.n), int(space.start))
     if isinstance(space, spaces.Box):
         if space.dtype == np.uint8 and len(space.shape) in (2, 3):
-            return _image_rule(space.shape)
+            return _image_rule(space.shape, 1 / 255 if space.high.max() == 255 else 1.0)
         if space.dtype != np.uint8 or len(space.shape) < 2:
             return _flat_rule(int(np.prod(space.shape)))
     raise ValueError(
         f"expected {name} to observe a Box of numbers, a uint8 image of two or three axes or a "
-        f"Discrete state, got {space}. Wrap it first, for instance in "
-        "gymnasium.wrappers.FlattenObservation, and register the wrapped environment"
+        f"Discrete state, got {space}. Register a wrapped environment, for example with "
+        "gymnasium.wrappers.FlattenObservation"
     )
 
 
@@ -152,12 +153,12 @@ def _flat_rule(size: int) -> FrameRule:
     return FrameRule((size,), "float32", encode)
 
 
-def _image_rule(shape: tuple[int, ...]) -> FrameRule:
-    # Images are wider than they have channels, so the shape tells which axis holds those.
+def _image_rule(shape: tuple[int, ...], pixel_scale: float) -> FrameRule:
+    # An image has fewer channels than rows, so the shape tells which axis holds the channels.
     if len(shape) == 3 and shape[2] <= shape[0]:
         height, width, channels = shape
-        return FrameRule((channels, height, width), "uint8", _channels_first)
-    return FrameRule(shape, "uint8", np.asarray)
+        return FrameRule((channels, height, width), "uint8", _channels_first, pixel_scale)
+    return FrameRule(shape, "uint8", np.asarray, pixel_scale)
 
 
 def _channels_first(observation: Any) -> NDArray[Any]:
@@ -168,8 +169,8 @@ def _discrete_actions(name: str, space: Any) -> tuple[int, int]:
     """Return the number of actions and the first of them."""
     if not isinstance(space, import_extra("gymnasium", "gym").spaces.Discrete):
         raise ValueError(
-            f"expected {name} to have Discrete actions, got {space}. Agents here choose one action "
-            "of a list: wrap the environment so that its actions are numbered"
+            f"expected {name} to have Discrete actions, got {space}. Register a wrapper that has "
+            "Discrete actions"
         )
     return int(space.n), int(space.start)
 
@@ -177,7 +178,7 @@ def _discrete_actions(name: str, space: Any) -> tuple[int, int]:
 def _make_game(environment_id: str, arguments: Mapping[str, Any]) -> Any:
     gymnasium = import_extra("gymnasium", "gym")
     try:
-        # Spaces are checked here; gymnasium's own checker would test every step again.
+        # Spaces are checked here; Gymnasium's checker would check every step.
         return gymnasium.make(environment_id, disable_env_checker=True, **arguments)
     except gymnasium.error.DependencyNotInstalled as error:
         raise ImportError(f"gym/{environment_id} needs another package: {error}") from error

@@ -1,7 +1,7 @@
-"""From a name such as "atari/pong" to an environment.
+"""Make an environment by its name, such as "atari/pong".
 
-Only the standard library is imported until an environment is really made, so that a configuration
-can be checked at once.
+Only the standard library is imported until an environment is made, so that a name can be checked
+quickly.
 """
 
 from __future__ import annotations
@@ -9,13 +9,13 @@ from __future__ import annotations
 import difflib
 from typing import TYPE_CHECKING, Any
 
-from noisynet.envs.names import ATARI_57, FAMILIES, MINATAR_GAMES, snake_case, suggestion
+from noisynet.envs.names import FAMILIES, family_of, snake_case, suggestion
 
 if TYPE_CHECKING:
     from noisynet.envs.environment import Environment
 
 _FORMS = "atari/<rom>, minatar/<game>, deep_sea/<n> or gym/<id>"
-_GAMES = {"atari": ATARI_57, "minatar": MINATAR_GAMES}
+_GAMES = {name: family.games for name, family in FAMILIES.items() if family.games is not None}
 
 
 def parse_environment(name: str) -> tuple[str, str]:
@@ -25,11 +25,11 @@ def parse_environment(name: str) -> tuple[str, str]:
         name: "atari/<rom>", "minatar/<game>", "deep_sea/<n>" or "gym/<id>".
 
     Returns:
-        Family and game, such as ("atari", "pong"). Whether a Gymnasium id is registered is only
-        known when the environment is made.
+        Family and game, such as ("atari", "pong"). Gymnasium ids are checked when the environment
+        is made.
 
     Raises:
-        ValueError: if no environment has this name; the message names the nearest one.
+        ValueError: the name is unknown; the message suggests the nearest one.
     """
     family, _, game = name.partition("/")
     if not game and family in FAMILIES:
@@ -46,21 +46,21 @@ def parse_environment(name: str) -> tuple[str, str]:
 
 
 def make_environment(name: str, num_envs: int = 1, **options: Any) -> Environment:
-    """Make `num_envs` environments of one kind.
+    """Make a vector of `num_envs` environments.
 
     Args:
         name: see `parse_environment`.
-        num_envs: how many to play side by side.
-        **options: what the family's class takes: `AtariEnvironment`, `MinAtarEnvironment`,
-            `DeepSeaEnvironment` or `GymEnvironment`.
+        num_envs: the number of environments.
+        **options: keyword arguments of the family's class: `AtariEnvironment`,
+            `MinAtarEnvironment`, `DeepSeaEnvironment` or `GymEnvironment`.
 
     Raises:
-        ValueError: for an unknown name or option, naming the nearest; or for a wrong value.
-        ImportError: if the family's package is missing, naming the line that installs it.
+        ValueError: a name, an option or its value is wrong; the message suggests the nearest name.
+        ImportError: the family's package is missing; the message names the pip line.
     """
     family, game = parse_environment(name)
     kind = _environment_class(family)
-    known = list(kind.__init__.__kwdefaults__)  # the keyword-only parameters: all have defaults
+    known = list(kind.__init__.__kwdefaults__)  # options are keyword-only and have defaults
     for option in options:
         if option not in known:
             raise ValueError(
@@ -72,12 +72,12 @@ def make_environment(name: str, num_envs: int = 1, **options: Any) -> Environmen
 
 
 def screen_options(name: str) -> dict[str, Any]:
-    """Return the options with which the environment `name` can give its `screen`, for videos.
+    """Return the options that make `screen` available in the environment `name`, for videos.
 
-    They change what is shown, never the game: the same seed and actions give the same rewards.
+    They do not change the game: the same seed and actions give the same rewards.
     """
-    family, _ = parse_environment(name)
-    return {"colour": True} if family in ("atari", "gym") else {}
+    parse_environment(name)
+    return {"colour": True} if family_of(name).has_colour else {}
 
 
 def _environment_class(family: str) -> Any:
@@ -99,7 +99,7 @@ def _environment_class(family: str) -> Any:
 
 
 def _nearest(name: str) -> str:
-    """Suggest a whole name, by the family that was probably meant and by the game alone."""
+    """Suggest a full name, first in the nearest family, then in every family with games."""
     family, slash, game = name.partition("/")
     if not slash:
         family, game = "", family

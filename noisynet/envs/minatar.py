@@ -1,33 +1,32 @@
-"""MinAtar (Young & Tian 2019): five small games of 10×10 binary planes, one frame per step."""
+"""MinAtar (Young & Tian 2019): five small games of 10×10 binary channels, one frame per step."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final, final
+from typing import Any, final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from noisynet import paper
 from noisynet.envs.environment import Environment, EnvironmentSpec, Step, check_count
-from noisynet.envs.extras import import_extra
+from noisynet.envs.grid_rendering import CHANNEL_COLOURS, render_cells
 from noisynet.envs.names import MINATAR_GAMES, suggestion
-from noisynet.envs.paint import CHANNEL_COLOURS, paint_planes
-
-MAX_EPISODE_FRAMES: Final = 108_000
+from noisynet.extras import import_extra
 
 
 @final
 class MinAtarEnvironment(Environment):
-    """One of the five games, played N times.
+    """N copies of one of the five games.
 
     Args:
         game: such as "space_invaders".
         num_envs: N.
-        sticky_action_prob: probability that the previous action is repeated instead.
-        difficulty_ramping: whether games get faster as they go on.
-        minimal_actions: only the actions that do something in this game, instead of all 6.
-        max_episode_frames: frames after which an episode is truncated. (Freeway's own end after
-            2500 frames is part of the game and terminates.)
+        sticky_action_prob: the probability that the previous action is repeated instead.
+        difficulty_ramping: whether games get faster over time.
+        minimal_actions: use only the actions that have an effect in this game, instead of all 6.
+        max_episode_frames: frames after which an episode is truncated. Freeway's end after 2500
+            frames is part of the game and terminates.
     """
 
     def __init__(
@@ -35,10 +34,10 @@ class MinAtarEnvironment(Environment):
         game: str,
         num_envs: int = 1,
         *,
-        sticky_action_prob: float = 0.1,
+        sticky_action_prob: float = paper.MINATAR_STICKY_ACTIONS,
         difficulty_ramping: bool = True,
         minimal_actions: bool = False,
-        max_episode_frames: int = MAX_EPISODE_FRAMES,
+        max_episode_frames: int = paper.MAX_EPISODE_FRAMES,
     ) -> None:
         if game not in MINATAR_GAMES:
             raise ValueError(
@@ -63,6 +62,7 @@ class MinAtarEnvironment(Environment):
             frame_dtype="uint8",
             stack=1,
             frames_per_step=1,
+            pixel_scale=1.0,
         )
         super().__init__(spec, num_envs)
         self._episode_frames = np.zeros(num_envs, dtype=np.int64)
@@ -72,14 +72,14 @@ class MinAtarEnvironment(Environment):
         for index, seed in enumerate(seeds):
             if seed is None:
                 continue
-            # A new object for each episode: MinAtar's reset keeps the last action, which a sticky
-            # first step would then repeat across episodes.
+            # A new object for each episode: MinAtar's reset keeps the last action, and a sticky
+            # first step would repeat it in the next episode.
             game = self._make_game(*self._arguments)
             game.seed(seed)
             game.reset()
             self._games[index] = game
             self._episode_frames[index] = 0
-            frames[index] = _planes(game)
+            frames[index] = _channels(game)
         return frames
 
     def _recv(self, actions: NDArray[np.int64]) -> Step:
@@ -88,7 +88,7 @@ class MinAtarEnvironment(Environment):
         terminated = np.zeros(self.num_envs, dtype=np.bool_)
         for index, game in enumerate(self._games):
             reward[index], terminated[index] = game.act(self._action_ids[actions[index]])
-            frames[index] = _planes(game)
+            frames[index] = _channels(game)
         self._episode_frames += 1
         truncated = (self._episode_frames >= self._max_episode_frames) & ~terminated
         return Step(frames, reward, terminated, truncated, np.zeros_like(terminated))
@@ -96,13 +96,13 @@ class MinAtarEnvironment(Environment):
     def _screen(self, index: int) -> NDArray[np.uint8]:
         game = self._games[index]
         channels: dict[str, int] = game.env.channels
-        planes = _planes(game).astype(np.bool_)
-        # Trails are painted first, the player's own channel (the lowest) last: on top.
+        planes = _channels(game).astype(np.bool_)
+        # Trails are painted first, the player's channel (the lowest) last, on top.
         layers = sorted(channels.items(), key=lambda item: (not _is_trail(item[0]), -item[1]))
-        return paint_planes([(planes[c], CHANNEL_COLOURS[name]) for name, c in layers])
+        return render_cells([(planes[c], CHANNEL_COLOURS[name]) for name, c in layers])
 
 
-def _planes(game: Any) -> NDArray[np.uint8]:
+def _channels(game: Any) -> NDArray[np.uint8]:
     """Return MinAtar's state, [H, W, C] of booleans, as uint8 [C, H, W]."""
     state: NDArray[np.bool_] = game.state()
     return state.transpose(2, 0, 1).astype(np.uint8)

@@ -1,14 +1,12 @@
-"""What can be named without importing any environment: families, games, and the nearest name."""
+"""Names of environments: families, games and suggestions. Only the standard library is imported."""
 
 from __future__ import annotations
 
 import difflib
 import re
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Final
-
-FAMILIES: Final = ("atari", "minatar", "deep_sea", "gym")
-"""The first part of an environment's name."""
 
 ATARI_57: Final = (
     "alien",
@@ -75,10 +73,47 @@ MINATAR_GAMES: Final = ("asterix", "breakout", "freeway", "seaquest", "space_inv
 """The five games of MinAtar."""
 
 
+@dataclass(frozen=True)
+class FamilySpec:
+    """What holds for all environments of a family, known before one is made.
+
+    Attributes:
+        preset: the preset of a run that names none.
+        games: the names of its games; None where any name may be given.
+        has_large_frames: whether frames are images as large as Atari's; where it depends on the
+            environment, as in Gymnasium, False.
+        has_frame_limit: whether its environments take `max_episode_frames`.
+        has_threads: whether its environments run emulators in `threads`.
+        has_colour: whether its environments need `colour=True` to have screens.
+    """
+
+    preset: str
+    games: tuple[str, ...] | None = None
+    has_large_frames: bool = False
+    has_frame_limit: bool = True
+    has_threads: bool = False
+    has_colour: bool = False
+
+
+FAMILIES: Final[dict[str, FamilySpec]] = {
+    "atari": FamilySpec(
+        "paper", ATARI_57, has_large_frames=True, has_threads=True, has_colour=True
+    ),
+    "minatar": FamilySpec("minatar", MINATAR_GAMES),
+    "deep_sea": FamilySpec("classic", has_frame_limit=False),
+    "gym": FamilySpec("classic", has_colour=True),
+}
+"""The families by name, the first segment of an environment's name."""
+
+
+def family_of(environment: str) -> FamilySpec:
+    """The family of a valid environment name, such as "atari/pong"."""
+    return FAMILIES[environment.partition("/")[0]]
+
+
 def snake_case(word: str) -> str:
     """Return `word` in snake case: both "MsPacman" and "Ms Pacman" give "ms_pacman"."""
-    parted = re.sub(r"(?<=[a-z0-9])(?=[A-Z])|[\s\-]+", "_", word.strip())
-    return parted.lower()
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])|[\s\-]+", "_", word.strip()).lower()
 
 
 def suggestion(word: str, known: Iterable[str]) -> str:

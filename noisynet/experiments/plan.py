@@ -1,4 +1,4 @@
-"""From a plan to the runs that it asks for, each checked before any of them starts."""
+"""Expands a plan into its runs, and validates every one before any of them starts."""
 
 from __future__ import annotations
 
@@ -15,22 +15,23 @@ from noisynet.config import (
     load_config,
     parse_count,
 )
+from noisynet.envs import parse_environment
 from noisynet.experiments.plan_file import PlanError, PlanFile, PlanReader, Rule, read_plan
 
 
 @dataclass(frozen=True)
 class RunSpec:
-    """One run that a plan asks for.
+    """One run of a plan.
 
     Attributes:
         agent: its name.
         environment: its name.
         seed: decides every random stream.
-        variant: the name of what is different, "" for nothing.
-        preset: of the settings, None for the one of the environment's family.
+        variant: its name, "" for none.
+        preset: of the settings, None for the default of the environment's family.
         settings: `key=value`, as after `--set`.
         out: parent of the run folders.
-        config: what all of this comes to.
+        config: the resulting configuration.
     """
 
     agent: str
@@ -44,7 +45,7 @@ class RunSpec:
 
     @property
     def frames(self) -> int:
-        """The budget."""
+        """The budget in frames."""
         return self.config.frames
 
     @property
@@ -54,7 +55,7 @@ class RunSpec:
 
     @property
     def name(self) -> str:
-        """The run folder below `out`; without a variant it is the one of `noisynet train`."""
+        """The run folder relative to `out`; without a variant, the same as for `noisynet train`."""
         return f"{self.environment}/{self.label}/seed-{self.seed}"
 
     @property
@@ -64,23 +65,23 @@ class RunSpec:
 
     @property
     def log(self) -> Path:
-        """Where what the run's processes say is kept, beside the folder."""
+        """The file with the output of the run's processes, beside the folder."""
         return self.folder.with_name(f"{self.folder.name}.log")
 
     @property
     def family(self) -> str:
-        """The first part of the environment's name."""
-        return self.environment.partition("/")[0]
+        """The family of the environment: atari, minatar, deep_sea or gym."""
+        return parse_environment(self.environment)[0]
 
     @property
     def processes(self) -> int:
-        """How many cores the run can make use of: one for each worker."""
+        """How many processes train: the number of workers of an actor-critic agent, otherwise 1."""
         return self.config.workers if isinstance(self.config, ActorCriticConfig) else 1
 
     def arguments(self) -> list[str]:
-        """What follows `noisynet` on the command line of this run."""
+        """The arguments of `noisynet` for this run."""
         preset = [] if self.preset is None else ["--preset", self.preset]
-        settings = [part for setting in self.settings for part in ("--set", setting)]
+        settings = [word for setting in self.settings for word in ("--set", setting)]
         return [
             *("train", self.agent, self.environment, "--frames", str(self.frames)),
             *("--seed", str(self.seed), *preset, *settings),
@@ -88,7 +89,7 @@ class RunSpec:
         ]
 
     def to_json(self) -> dict[str, Any]:
-        """What another machine needs to know of it, JSON-able."""
+        """A JSON-serialisable dictionary, for another machine."""
         fields = {key: getattr(self, key) for key in ("agent", "environment", "seed", "variant")}
         return fields | {
             "preset": self.preset,
@@ -99,13 +100,13 @@ class RunSpec:
 
     @classmethod
     def from_json(cls, stored: dict[str, Any]) -> RunSpec:
-        """What `to_json` gave."""
-        more = {
+        """The inverse of `to_json`."""
+        decoded = {
             "settings": tuple(stored["settings"]),
             "out": Path(stored["out"]),
             "config": load_config(stored["config"]),
         }
-        return cls(**(stored | more))
+        return cls(**(stored | decoded))
 
 
 @dataclass(frozen=True)
@@ -113,10 +114,10 @@ class Plan:
     """The runs of a sweep.
 
     Attributes:
-        name: as the command gave it.
+        name: as given by the user.
         out: parent of the run folders.
-        specs: the runs, all agents and environments of a seed before the next seed, so that an
-            unfinished sweep has something to compare.
+        specs: the runs. All agents and environments of one seed come before the next seed, so that
+            an unfinished sweep can be compared.
     """
 
     name: str
@@ -133,18 +134,18 @@ def build_plan(
     seeds: int | str | Sequence[int] | None = None,
     frames: int | str | None = None,
 ) -> Plan:
-    """The runs that a plan asks for, all of them valid; nothing on disk is touched.
+    """Read a plan and build the configuration of every run. Nothing on disk is changed.
 
     Args:
         plan: one of `PLANS`, or the path of a TOML file.
         out: parent of the run folders.
-        agents: in place of the plan's: names or patterns, as a list or with commas; "all".
-        environments: likewise.
-        seeds: likewise: how many, or which, as in "0,7" or "3-5".
-        frames: in place of every budget in the plan.
+        agents: overrides the plan's: names or patterns, as a list or comma-separated; "all".
+        environments: overrides the plan's: names, as a list or comma-separated.
+        seeds: overrides the plan's: how many, or which: "0,7" or "3-5".
+        frames: overrides every budget of the plan.
 
     Raises:
-        PlanError: listing everything that is wrong, with the nearest valid names.
+        PlanError: the plan is invalid; the message lists every error, with the nearest valid names.
     """
     document, source = read_plan(plan)
     reader = PlanReader(document)
@@ -158,7 +159,7 @@ def build_plan(
             errors.append(f"--frames {error}")
     builder = _Builder(file, out, budget)
     specs = builder.specs()
-    errors += builder.complaints() + ([] if builder.faults else _doubles(specs))
+    errors += builder.errors() or _duplicates(specs)
     if not (errors or specs):
         errors.append(f"{source}: expected at least one run, got none; see variants_only")
     if errors:
@@ -167,11 +168,11 @@ def build_plan(
 
 
 class _Builder:
-    """Makes the runs of a plan, and remembers which of them cannot be and why."""
+    """Builds the runs of a plan and collects the errors of their configurations."""
 
     def __init__(self, file: PlanFile, out: Path, budget: int | None) -> None:
         self.file, self.out, self.budget = file, out, budget
-        self.faults: dict[str, list[str]] = {}
+        self._errors: dict[str, list[str]] = {}
 
     def specs(self) -> list[RunSpec]:
         plain = () if self.file.variants_only else (Rule(),)
@@ -181,12 +182,12 @@ class _Builder:
             for environment in self.file.environments
             for agent in self.file.agents
             for variant in (*plain, *self.file.variants)
-            if variant.fits(agent, environment)
+            if variant.matches(agent, environment)
         ]
         return [spec for spec in made if spec is not None]
 
     def _spec(self, agent: str, environment: str, seed: int, variant: Rule) -> RunSpec | None:
-        rules = [rule for rule in self.file.rules if rule.fits(agent, environment)] + [variant]
+        rules = [rule for rule in self.file.rules if rule.matches(agent, environment)] + [variant]
         frames = [rule.frames for rule in rules if rule.frames is not None]
         presets = [rule.preset for rule in rules if rule.preset is not None]
         preset = presets[-1] if presets else None
@@ -203,20 +204,20 @@ class _Builder:
         except ConfigError as error:
             label = f"{agent}+{variant.name}" if variant.name else agent
             for line in str(error).splitlines():
-                self.faults.setdefault(line, []).append(f"{label} on {environment}, seed {seed}")
+                self._errors.setdefault(line, []).append(f"{label} on {environment}, seed {seed}")
             return None
         return RunSpec(agent, environment, seed, variant.name, preset, settings, self.out, config)
 
-    def complaints(self) -> list[str]:
-        """Each fault once, with the runs that it is of."""
+    def errors(self) -> list[str]:
+        """Each error once, with the runs that have it."""
         return [
             f"{line} (in {runs[0]}{f' and {len(runs) - 1:,} more' if runs[1:] else ''})"
-            for line, runs in self.faults.items()
+            for line, runs in self._errors.items()
         ]
 
 
-def _doubles(specs: Sequence[RunSpec]) -> list[str]:
-    """Runs that would be the same twice, under one name or two."""
+def _duplicates(specs: Sequence[RunSpec]) -> list[str]:
+    """Errors for runs that have the same configuration."""
     found: list[str] = []
     by_config: dict[str, RunSpec] = {}
     for spec in specs:
@@ -224,6 +225,6 @@ def _doubles(specs: Sequence[RunSpec]) -> list[str]:
         if other is not spec:
             found.append(
                 f"{spec.name} is the same run as {other.name}: expected a variant to change a "
-                "setting; leave one of them out"
+                "setting; remove one of them"
             )
     return found

@@ -1,4 +1,4 @@
-"""What a plan says, as it stands in a TOML file: which runs there are, and how some differ."""
+"""Plan files: which agents, environments and seeds to run, and with which settings, in TOML."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from noisynet.config import AGENTS, PRESETS, parse_count
 from noisynet.config.errors import nearest, unknown
 
 PLANS: Final = ("atari57", "atari5", "minatar5", "classic")
-"""The plans that come with the package, in `presets/`."""
+"""The plans shipped with the package, in `presets/`."""
 
 ALL: Final = "all"
-"""In place of the list of agents: every one."""
+"""Stands for every agent."""
 
 _RULE_KEYS: Final = ("agents", "environments", "frames", "preset", "settings")
 _KEYS: Final = {
@@ -27,25 +27,25 @@ _KEYS: Final = {
     "variant": ("name", *_RULE_KEYS),
     "": (*_RULE_KEYS, "seeds", "variants_only", "where", "variant"),
 }
-_OF_THE_PLAN: Final = ("agent", "environment", "seed", "frames")
-_MOST_SEEDS: Final = 10_000
+_PLAN_KEYS: Final = ("agent", "environment", "seed", "frames")
+_MAX_SEEDS: Final = 10_000
 
 
 class PlanError(ValueError):
-    """A plan that cannot be carried out; the message lists every error."""
+    """An invalid plan; the message lists every error."""
 
 
 @dataclass(frozen=True)
 class Rule:
-    """What the runs of some agents on some environments have of their own.
+    """Settings for the runs of some agents on some environments.
 
     Attributes:
-        agents: names or patterns; a run takes part if one fits.
-        environments: likewise.
-        frames: the budget, None for what is said elsewhere.
-        preset: of the settings, likewise.
+        agents: names or patterns, of which one must match.
+        environments: names or patterns, of which one must match.
+        frames: the budget, None to leave it as it is.
+        preset: of the settings, None to leave it as it is.
         settings: `key=value`, as after `--set`.
-        name: of a variant, "" for a rule that holds for every variant.
+        name: of a variant, "" for a rule that applies to every variant.
     """
 
     agents: tuple[str, ...] = ("*",)
@@ -55,22 +55,22 @@ class Rule:
     settings: tuple[str, ...] = ()
     name: str = ""
 
-    def fits(self, agent: str, environment: str) -> bool:
-        """Whether the rule holds for this agent on this environment."""
-        return _fits(agent, self.agents) and _fits(environment, self.environments)
+    def matches(self, agent: str, environment: str) -> bool:
+        """Whether the rule applies to this agent on this environment."""
+        return _matches(agent, self.agents) and _matches(environment, self.environments)
 
 
 @dataclass(frozen=True)
 class PlanFile:
-    """A plan as it stands in its file.
+    """The contents of a plan file, validated.
 
     Attributes:
-        agents: by name, patterns resolved.
-        environments: by name.
-        seeds: one run each.
-        rules: from the general to the particular; the later wins.
-        variants: each is a further run of whatever it fits.
-        variants_only: whether the runs without any variant are left out.
+        agents: their names, patterns resolved.
+        environments: their names.
+        seeds: of the runs.
+        rules: later ones override earlier ones.
+        variants: each adds a run for every agent and environment that it matches.
+        variants_only: whether the runs without a variant are left out.
     """
 
     agents: tuple[str, ...]
@@ -82,13 +82,13 @@ class PlanFile:
 
 
 def read_plan(plan: str) -> tuple[dict[str, Any], str]:
-    """The document of a plan, unchecked, and where it stands.
+    """The parsed TOML of a plan, not validated, and its source for error messages.
 
     Args:
         plan: one of `PLANS`, or the path of a TOML file.
 
     Raises:
-        PlanError: there is no such plan, or it is not TOML.
+        PlanError: the plan does not exist, or is not TOML.
     """
     if plan in PLANS:
         source = f"the preset {plan}"
@@ -112,13 +112,13 @@ def read_plan(plan: str) -> tuple[dict[str, Any], str]:
 
 
 class PlanReader:
-    """Checks a plan's document and what the command says over it, and gathers every error.
+    """Validates a parsed plan and the options that override it, and collects every error.
 
     Args:
-        document: as TOML gives it.
+        document: the parsed TOML.
 
     Attributes:
-        errors: what is wrong so far.
+        errors: found so far.
     """
 
     def __init__(self, document: Mapping[str, Any]) -> None:
@@ -132,22 +132,22 @@ class PlanReader:
         environments: str | Sequence[str] | None = None,
         seeds: int | str | Sequence[int] | None = None,
     ) -> PlanFile:
-        """The plan, as far as it is valid; what the command names takes the place of its lists."""
+        """The valid part of the plan, with its lists overridden by the arguments."""
         self._known_keys(self.document, "", "")
-        own_agents = self.agents(self.document.get("agents"), "agents")
-        own_environments = self._names(self.document.get("environments"), "environments")
-        chosen = (own_agents, own_environments)
+        plan_agents = self.agents(self.document.get("agents"), "agents")
+        plan_environments = self._names(self.document.get("environments"), "environments")
+        chosen = (plan_agents, plan_environments)
         if agents is not None:
-            own_agents = self.agents(_listed(agents), "--agents")
+            plan_agents = self.agents(_split_names(agents), "--agents")
         if environments is not None:
-            own_environments = self._names(_listed(environments), "--environments")
-        of_all = self._rule(self.document, "", "")
+            plan_environments = self._names(_split_names(environments), "--environments")
+        common = self._rule(self.document, "", "")
         return PlanFile(
-            own_agents,
-            own_environments,
+            plan_agents,
+            plan_environments,
             self.seeds(self.document.get("seeds", 1) if seeds is None else seeds),
             (
-                Rule(frames=of_all.frames, preset=of_all.preset, settings=of_all.settings),
+                Rule(frames=common.frames, preset=common.preset, settings=common.settings),
                 *self._rules("where", chosen),
             ),
             self._variants(chosen),
@@ -157,43 +157,43 @@ class PlanReader:
     # --- lists -----------------------------------------------------------------------------------
 
     def agents(self, value: Any, where: str) -> tuple[str, ...]:
-        """Names of agents from names and patterns, "all" among them, each once."""
+        """The agents that match names, patterns or "all", each once."""
         found: dict[str, None] = {}
         for name in self._names([value] if value == ALL else value, where):
-            fitting = AGENTS if name == ALL else [one for one in AGENTS if fnmatchcase(one, name)]
-            if not fitting:
+            matching = [agent for agent in AGENTS if _matches(agent, [name])]
+            if not matching:
                 self.errors.append(f"{where}: {unknown('agent', name, (*AGENTS, ALL))}")
-            found |= dict.fromkeys(fitting)
+            found |= dict.fromkeys(matching)
         return tuple(found)
 
     def seeds(self, value: Any) -> tuple[int, ...]:
-        """So many seeds from 0 on, or those listed, as in [0, 7], "0,7" or "3-5"."""
+        """The seeds 0 to n - 1 for a number n, or those listed, as in [0, 7], "0,7" or "3-5"."""
         if isinstance(value, str):
-            value = _seeds_from(value)
-        if isinstance(value, int) and not isinstance(value, bool) and 0 < value <= _MOST_SEEDS:
+            value = _parse_seeds(value)
+        if isinstance(value, int) and not isinstance(value, bool) and 0 < value <= _MAX_SEEDS:
             return tuple(range(value))
         if isinstance(value, Sequence) and value and all(type(seed) is int for seed in value):
-            twice = sorted({seed for seed in value if list(value).count(seed) > 1})
-            if twice:
-                self.errors.append(f"seeds: {', '.join(map(str, twice))} more than once")
+            repeated = sorted({seed for seed in value if list(value).count(seed) > 1})
+            if repeated:
+                self.errors.append(f"seeds: {', '.join(map(str, repeated))} listed more than once")
             return tuple(dict.fromkeys(value))
         self.errors.append(
-            f"seeds: expected how many (1 to {_MOST_SEEDS:,}) or a list such as [0, 7], "
+            f"seeds: expected how many (1 to {_MAX_SEEDS:,}) or a list such as [0, 7], "
             f"got {value!r}"
         )
         return ()
 
     def _names(self, value: Any, where: str) -> tuple[str, ...]:
         if not isinstance(value, list | tuple) or not value:
-            came = "nothing" if value is None else repr(value)
-            self.errors.append(f"{where}: expected a list of names, got {came}")
+            given = "nothing" if value is None else repr(value)
+            self.errors.append(f"{where}: expected a list of names, got {given}")
             return ()
         for name in value:
             if not isinstance(name, str) or not name.strip():
-                self.errors.append(f"{where}: expected names, got {name!r} among them")
+                self.errors.append(f"{where}: expected names, got {name!r}")
         names = [name.strip() for name in value if isinstance(name, str) and name.strip()]
-        for twice in dict.fromkeys(name for name in names if names.count(name) > 1):
-            self.errors.append(f"{where}: {twice!r} more than once")
+        for repeated in dict.fromkeys(name for name in names if names.count(name) > 1):
+            self.errors.append(f"{where}: {repeated!r} listed more than once")
         return tuple(dict.fromkeys(names))
 
     # --- rules -----------------------------------------------------------------------------------
@@ -212,18 +212,20 @@ class PlanReader:
                 ("agents", "environments"), (rule.agents, rule.environments), chosen, strict=True
             ):
                 for pattern in patterns:
-                    if names and not any(_fits(name, [pattern]) for name in names):
+                    if names and not any(_matches(name, [pattern]) for name in names):
                         near = nearest(pattern, names)
                         hint = f"; did you mean {near[0]!r}?" if near else ""
-                        self.errors.append(f"{at}none of the {axis} is {pattern!r}{hint}")
+                        self.errors.append(
+                            f"{at}no {axis[:-1]} of the plan matches {pattern!r}{hint}"
+                        )
             rules.append(rule)
         return rules
 
     def _variants(self, chosen: tuple[Sequence[str], Sequence[str]]) -> tuple[Rule, ...]:
         variants = self._rules("variant", chosen)
         names = [variant.name for variant in variants]
-        for twice in dict.fromkeys(name for name in names if name and names.count(name) > 1):
-            self.errors.append(f"variant: the name {twice!r} more than once")
+        for repeated in dict.fromkeys(name for name in names if name and names.count(name) > 1):
+            self.errors.append(f"variant: the name {repeated!r} is used more than once")
         return tuple(variants)
 
     def _rule(self, table: Mapping[str, Any], key: str, at: str) -> Rule:
@@ -269,10 +271,14 @@ class PlanReader:
         if not isinstance(value, Mapping):
             self.errors.append(f"{at}settings: expected a table of keys and values, got {value!r}")
             return ()
+        from noisynet.runs.encoding import flatten  # not at the top: `noisynet --help` stays fast
+
         found = []
-        for key, setting in _dotted(value):
-            if key in _OF_THE_PLAN:
-                self.errors.append(f"{at}settings: {key!r} belongs in the plan, not among settings")
+        for key, setting in flatten(value).items():
+            if setting == {}:
+                continue  # an empty table
+            if key in _PLAN_KEYS:
+                self.errors.append(f"{at}settings: {key!r} is set by the plan, not in settings")
                 continue
             try:
                 found.append(
@@ -280,7 +286,7 @@ class PlanReader:
                 )
             except TypeError:
                 self.errors.append(
-                    f"{at}settings: {key} expected a number, text, truth value or list, got a "
+                    f"{at}settings: {key} expected a number, string, boolean or list, got a "
                     f"{type(setting).__name__}"
                 )
         return tuple(found)
@@ -290,7 +296,7 @@ class PlanReader:
         if not isinstance(value, bool):
             self.errors.append(f"{key}: expected true or false, got {value!r}")
         elif value and not self.document.get("variant"):
-            self.errors.append(f"{key}: there is no [[variant]], so that no run would be left")
+            self.errors.append(f"{key}: the plan has no [[variant]]")
         return value is True
 
     def _known_keys(self, table: Mapping[str, Any], key: str, at: str) -> None:
@@ -299,35 +305,26 @@ class PlanReader:
                 self.errors.append(f"{at}{unknown('key', name, _KEYS[key])}")
 
 
-def _fits(name: str, patterns: Iterable[str]) -> bool:
+def _matches(name: str, patterns: Iterable[str]) -> bool:
     return any(pattern == ALL or fnmatchcase(name, pattern) for pattern in patterns)
 
 
-def _listed(value: str | Sequence[str]) -> list[str]:
-    """Names as a command line gives them, with commas, or as a list."""
+def _split_names(value: str | Sequence[str]) -> list[str]:
+    """A comma-separated string, or any sequence, as a list."""
     return [name for name in value.split(",") if name] if isinstance(value, str) else list(value)
 
 
-def _seeds_from(text: str) -> Any:
-    """A number of seeds, or a list of seeds and ranges of them; the text where it is neither."""
+def _parse_seeds(text: str) -> Any:
+    """A number of seeds, or a list of seeds and ranges; the text itself if it is neither."""
     if text.strip().isdecimal():
         return int(text)
     seeds: list[int] = []
-    for part in filter(None, text.replace(" ", "").split(",")):
-        match = re.fullmatch(r"(\d{1,10})(?:-(\d{1,10}))?", part)
+    for word in filter(None, text.replace(" ", "").split(",")):
+        match = re.fullmatch(r"(\d{1,10})(?:-(\d{1,10}))?", word)
         if not match:
             return text
         first, last = int(match[1]), int(match[2] or match[1])
-        if not 0 <= last - first < _MOST_SEEDS:
+        if not 0 <= last - first < _MAX_SEEDS:
             return text
         seeds += range(first, last + 1)
     return seeds
-
-
-def _dotted(table: Mapping[str, Any], prefix: str = "") -> Iterable[tuple[str, Any]]:
-    """Values by dotted key, whether the file has `"a.b" = 1`, `a.b = 1` or a table [a]."""
-    for key, value in table.items():
-        if isinstance(value, Mapping):
-            yield from _dotted(value, f"{prefix}{key}.")
-        else:
-            yield f"{prefix}{key}", value

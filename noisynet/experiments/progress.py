@@ -1,11 +1,10 @@
-"""How far a run is, as its own folder says: a sweep keeps no other record."""
+"""The progress of a run, read from its folder. A sweep keeps no other record."""
 
 from __future__ import annotations
 
 import os
 import socket
 import time
-from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
@@ -14,108 +13,115 @@ from pathlib import Path
 from typing import Any, Final
 
 from noisynet.experiments.plan import RunSpec
-from noisynet.runs import Owner, RunError, RunFolder, RunLocked
+from noisynet.runs import (
+    CHANGEABLE_SETTINGS,
+    Owner,
+    RunError,
+    RunFolder,
+    RunLocked,
+    compare_configs,
+)
 from noisynet.runs.encoding import decode, encode
 
 _TAIL_BYTES: Final = 1 << 16
-# Stamps of locks and of processes are whole seconds and hundredths of different clocks.
-_CLOCK_SECONDS: Final = 5.0
+# Locks are stamped in whole seconds, processes in hundredths of another clock.
+_CLOCK_TOLERANCE_SECONDS: Final = 5.0
 
 
-class State(Enum):
-    """Where a run is."""
+class ProgressState(Enum):
+    """How far a run is."""
 
     NEW = "new"
-    HALF_DONE = "half done"
-    TAKEN = "taken"
+    UNFINISHED = "unfinished"
+    LOCKED = "locked"
     DONE = "done"
     UNREADABLE = "unreadable"
 
 
 @dataclass(frozen=True)
 class Progress:
-    """How far a run is.
+    """The progress of a run.
 
     Attributes:
-        state: where it is; `TAKEN` if a process is at it now.
-        frames: that its newest checkpoint holds.
+        state: how far it is; `LOCKED` if a process trains it now.
+        frames: of its newest checkpoint.
         score: of its last evaluation.
-        owner: the process that is at it.
+        owner: the process that holds its lock.
         reason: why its folder cannot be read.
     """
 
-    state: State
+    state: ProgressState
     frames: int = 0
     score: float | None = None
     owner: Owner | None = None
     reason: str = ""
 
 
-def look(spec: RunSpec, *, ask_lock: bool = True) -> Progress:
-    """How far a run is, from its folder alone.
+def read_progress(spec: RunSpec, *, check_lock: bool = True) -> Progress:
+    """The progress of a run, from its folder alone.
 
-    A run is done if its folder holds its configuration and says that the budget is spent.
+    A run is done if its folder has the planned configuration and its status is finished.
 
     Args:
         spec: the run.
-        ask_lock: whether a doubtful signature of the lock is put to the test; see `writer`.
+        check_lock: whether to try the lock where its owner may be gone; see `lock_owner`.
     """
     folder = RunFolder(spec.folder)
     if not folder.config_path.exists():
-        owner = folder.holder()  # of whoever is making the folder
-        return Progress(State.NEW if owner is None else State.TAKEN, owner=owner)
+        owner = folder.holder()  # a process that is creating the folder
+        return Progress(ProgressState.NEW if owner is None else ProgressState.LOCKED, owner=owner)
     try:
         status = folder.read_status() or {}
         stored = folder.read_config()
     except RunError as error:
-        return Progress(State.UNREADABLE, reason=str(error))
+        return Progress(ProgressState.UNREADABLE, reason=str(error))
     frames, score = status.get("frames", 0), status.get("score")
-    if status.get("state") == "finished" and frames >= spec.frames and stored == planned(spec):
-        return Progress(State.DONE, frames, score)
-    owner = writer(folder) if ask_lock else folder.holder()
-    return Progress(State.HALF_DONE if owner is None else State.TAKEN, frames, score, owner)
+    if status.get("state") == "finished" and frames >= spec.frames and stored == _planned(spec):
+        return Progress(ProgressState.DONE, frames, score)
+    owner = lock_owner(folder) if check_lock else folder.holder()
+    state = ProgressState.UNFINISHED if owner is None else ProgressState.LOCKED
+    return Progress(state, frames, score, owner)
 
 
-def planned(spec: RunSpec) -> Any:
-    """The run's configuration as its config.json would have it."""
-    return decode(encode(spec.config.model_dump(mode="json")))
+def config_conflict(spec: RunSpec) -> str | None:
+    """How the configuration in a run's folder differs from the planned one; None if it may resume.
 
-
-def conflict(spec: RunSpec) -> str | None:
-    """Why the folder of a run cannot take it: it holds another one. None if it can.
-
-    A longer budget is no conflict: the run goes on. A shorter one is: what depends on the budget,
-    such as a learning rate that falls to 0 at its end, was not made for it.
+    A longer budget is no conflict. A shorter one is: settings that depend on the budget, such as a
+    learning rate annealed to 0, were not made for it.
     """
     folder = RunFolder(spec.folder)
     if not folder.config_path.exists():
         return None
     try:
-        stored, wanted = dict(_leaves(folder.read_config())), dict(_leaves(planned(spec)))
+        stored = folder.read_config()
     except RunError:
-        return None  # the run itself will say so, and the others go on
-    parts = [
-        f"{key}: the folder has {_said(stored, key)}, the plan {_said(wanted, key)}"
-        for key in dict.fromkeys([*wanted, *stored])
-        if key != "frames" and _said(stored, key) != _said(wanted, key)
+        return None  # the run itself fails with this error; the others are not affected
+    conflicts = [
+        f"{found.key}: the folder has {found.stored}, the plan {found.given}"
+        for found in compare_configs(stored, _planned(spec))
+        if found.key not in CHANGEABLE_SETTINGS
     ]
     if stored.get("frames", 0) > spec.frames:
-        parts.append(
-            f"frames: the folder has {stored['frames']:,}, which is more than the plan's "
-            f"{spec.frames:,}"
+        conflicts.append(
+            f"frames: the folder has {stored['frames']:,}, more than the plan's {spec.frames:,}"
         )
-    return "; ".join(parts) or None
+    return "; ".join(conflicts) or None
 
 
-def writer(folder: RunFolder) -> Owner | None:
-    """Who writes to a folder now, asking the lock itself where the signature may be out of date.
+def _planned(spec: RunSpec) -> Any:
+    """The run's configuration as config.json would store it."""
+    return decode(encode(spec.config.model_dump(mode="json")))
 
-    A signature outlives a killed process: its number may be another's after the machine was
-    started again, and of another machine nothing is known from here. Only then is the lock tried,
-    for a moment: whoever wants it in that moment is refused.
+
+def lock_owner(folder: RunFolder) -> Owner | None:
+    """The process that holds the lock of a run folder now.
+
+    The owner file outlives a killed process. After a reboot its pid may belong to another process,
+    and pids of other hosts cannot be checked. Only then is the lock itself tried, for a moment in
+    which any other process that wants it is refused.
     """
     owner = folder.holder()
-    if owner is None or (owner.host == socket.gethostname() and not _is_another(owner)):
+    if owner is None or (owner.host == socket.gethostname() and not _pid_was_reused(owner)):
         return owner
     try:
         with folder.lock():
@@ -123,22 +129,22 @@ def writer(folder: RunFolder) -> Owner | None:
     except RunLocked:
         return owner
     except RunError:
-        return owner  # the file system cannot tell: the signature is believed
+        return owner  # the file system has no locks: trust the owner file
 
 
-def _is_another(owner: Owner) -> bool:
-    """Whether the process of this number has started after the lock was signed."""
-    with suppress(OSError, ValueError, IndexError):  # elsewhere than on Linux, or it has ended
+def _pid_was_reused(owner: Owner) -> bool:
+    """Whether the process of this pid has started after the lock was taken (Linux only)."""
+    with suppress(OSError, ValueError, IndexError):  # no /proc, or the process has ended
         fields = Path(f"/proc/{owner.pid}/stat").read_text().rpartition(") ")[2].split()
         up_seconds = float(Path("/proc/uptime").read_text().split()[0])
         age_seconds = up_seconds - int(fields[19]) / os.sysconf("SC_CLK_TCK")
-        signed = datetime.fromisoformat(owner.since).timestamp()
-        return time.time() - age_seconds > signed + _CLOCK_SECONDS
+        locked_at = datetime.fromisoformat(owner.since).timestamp()
+        return time.time() - age_seconds > locked_at + _CLOCK_TOLERANCE_SECONDS
     return False
 
 
-def tail_rows(path: Path) -> list[dict[str, Any]]:
-    """The last whole rows of a metrics file, some hundreds; none where there is no file."""
+def read_last_rows(path: Path) -> list[dict[str, Any]]:
+    """The last complete rows of a metrics file, a few hundred; empty if there is no file."""
     try:
         with path.open("rb") as file:
             start = max(0, file.seek(0, 2) - _TAIL_BYTES)
@@ -148,20 +154,8 @@ def tail_rows(path: Path) -> list[dict[str, Any]]:
         return []
     rows = []
     for line in lines[1 if start else 0 : -1]:
-        with suppress(ValueError):  # a damaged row is the reports' to complain of
+        with suppress(ValueError):  # reports complain about damaged rows
             row = decode(line)
             if isinstance(row, dict):
                 rows.append(row)
     return rows
-
-
-def _said(leaves: dict[str, Any], key: str) -> str:
-    return repr(leaves[key]) if key in leaves else "nothing"
-
-
-def _leaves(value: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
-    if isinstance(value, dict) and value:
-        for key, item in value.items():
-            yield from _leaves(item, f"{prefix}.{key}" if prefix else key)
-    else:
-        yield prefix, value

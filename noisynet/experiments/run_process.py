@@ -1,7 +1,8 @@
-"""A run's process, which ends when whoever started it does: `… run_process PARENT train …`.
+"""The process of a run: `python -m noisynet.experiments.run_process PARENT_PID train …`.
 
-The parent may be killed in any way. Its runs then get SIGTERM from the system, upon which they
-write a checkpoint and end, so that the same sweep can be started again at once.
+When the parent ends in any way, the kernel sends this process SIGTERM. It then writes a checkpoint
+and exits, so that the same sweep can be started again at once. Its exit codes are those of
+`noisynet`: `EXIT_LOCKED` if another process holds the run's lock.
 """
 
 from __future__ import annotations
@@ -18,17 +19,17 @@ _PR_SET_PDEATHSIG: Final = 1
 
 
 def main() -> None:
-    """Be `noisynet` with the arguments that follow the parent's pid."""
-    end_with(int(sys.argv[1]))
+    """Run `noisynet` with the arguments that follow the parent's pid."""
+    exit_with_parent(int(sys.argv[1]))
     sys.argv = ["noisynet", *sys.argv[2:]]
     runpy.run_module("noisynet", run_name="__main__", alter_sys=True)
 
 
-def end_with(parent: int) -> None:
-    """Let the system send this process SIGTERM as soon as its parent ends."""
-    with suppress(OSError, AttributeError):  # elsewhere than on Linux: the run goes on by itself
+def exit_with_parent(parent: int) -> None:
+    """Let the kernel send this process SIGTERM as soon as its parent ends (Linux only)."""
+    with suppress(OSError, AttributeError):  # other systems: the run continues on its own
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
-    if os.getppid() != parent:  # it was faster
+    if os.getppid() != parent:  # it ended before the call
         sys.exit(128 + signal.SIGTERM)
 
 

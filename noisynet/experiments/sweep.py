@@ -1,39 +1,39 @@
-"""The whole way from a plan to its runs, and what became of them."""
+"""Runs a sweep: builds the plan, runs every job, and summarises the result."""
 
 from __future__ import annotations
 
+import signal
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from signal import Signals
 from typing import Final, Literal
 
 from rich.console import Console
 
-from noisynet.experiments.carrying import How, Stage
-from noisynet.experiments.launch_local import Pool, available_cores
-from noisynet.experiments.outlook import Outlook, outlook
+from noisynet.experiments.display import SweepConsole, make_display
+from noisynet.experiments.dry_run import DryRun, make_dry_run
+from noisynet.experiments.job import JobState, ProcessOptions
+from noisynet.experiments.local_runner import LocalRunner, available_cores
 from noisynet.experiments.plan import Plan, build_plan
 from noisynet.experiments.plan_file import PlanError
-from noisynet.experiments.progress import conflict
-from noisynet.experiments.stopping import stopping
-from noisynet.experiments.table import SweepConsole, make_display
+from noisynet.experiments.progress import config_conflict
+from noisynet.runs.stop_signals import stop_on_signals
 
-PLACES: Final = ("local", "ray")
-"""Where the runs of a sweep can be."""
+RUNNERS: Final = ("local", "ray")
+"""Where a sweep can run."""
 
-_MOST_CONFLICTS: Final = 10
+_MAX_CONFLICTS: Final = 10
 
 
 @dataclass(frozen=True)
-class Failure:
-    """A run that could not be finished.
+class FailedRun:
+    """A run that failed.
 
     Attributes:
         name: of the run.
-        reason: in its own words.
-        log: where all its words are.
+        reason: its error message.
+        log: the file with its output.
     """
 
     name: str
@@ -43,41 +43,42 @@ class Failure:
 
 @dataclass(frozen=True)
 class SweepSummary:
-    """What became of a sweep.
+    """The result of a sweep. `str()` returns the text that `noisynet sweep` prints.
 
     Attributes:
         plan: its name.
         runs: how many it has.
         done: how many of them are done.
-        failures: those that could not be finished.
-        signal: that stopped it, None if nothing did.
-        outlook: what a dry run found, None for a real one.
+        failures: the runs that failed.
+        signal: that stopped the sweep, None if none did.
+        dry_run: the result of a dry run, None for a real one.
     """
 
     plan: str
     runs: int
     done: int
-    failures: tuple[Failure, ...] = ()
+    failures: tuple[FailedRun, ...] = ()
     signal: int | None = None
-    outlook: Outlook | None = None
+    dry_run: DryRun | None = None
 
     @property
     def exit_code(self) -> int:
-        """0 if all is well, 1 if something failed, 128 + the signal that stopped it."""
+        """0 for success, 1 if a run failed, 128 + the signal that stopped the sweep."""
         if self.signal is not None:
             return 128 + self.signal
         return 1 if self.failures else 0
 
     def __str__(self) -> str:
-        if self.outlook is not None:
-            return str(self.outlook)
+        if self.dry_run is not None:
+            return str(self.dry_run)
         lines = [f"{self.plan}: {self.done:,} of {self.runs:,} runs done"]
         if self.failures:
             lines[0] += f", {len(self.failures):,} failed"
         for failure in self.failures:
             lines += [f"  {failure.name}: {failure.reason}", f"    see {failure.log}"]
         if self.signal is not None:
-            lines.append(f"stopped by {Signals(self.signal).name}; the same command continues")
+            name = signal.Signals(self.signal).name
+            lines.append(f"stopped by {name}; run the same command to resume")
         return "\n".join(lines)
 
 
@@ -96,84 +97,83 @@ def run_sweep(
     device: str = "auto",
     tensorboard: bool = True,
     console: Console | None = None,
-    how: How | None = None,
+    process_options: ProcessOptions | None = None,
 ) -> SweepSummary:
-    """Carry out a plan: every run that is not done yet is started or continued, several at once.
+    """Run every run of a plan that is not done yet, several at once.
 
-    A run is done if its own folder says so; the sweep keeps no other record. Killed at any moment,
-    it is continued by the same call. What happens is told on the way; the summary is for the end.
+    A run is done if its own folder says so; the sweep keeps no other record. Calling this again
+    resumes a sweep that was stopped or killed at any moment.
 
     Args:
         plan: `atari57`, `atari5`, `minatar5`, `classic`, or the path of a TOML file.
         out: parent of the run folders, `<out>/<environment>/<agent>[+<variant>]/seed-<n>`.
-        agents: in place of the plan's: names or patterns, as a list or with commas; "all".
-        environments: likewise, names only.
-        seeds: likewise: how many (3 means 0, 1 and 2), or which, as in "0,7" or "3-5".
-        frames: the budget of every run, such as "10M", in place of the plan's.
-        dry_run: find out what there is to do and how long it takes; nothing is created.
-        on: "local" for processes of this machine, "ray" for tasks of a Ray cluster, whose nodes
-            all see `out` under the same path.
-        address: of the Ray cluster; None for the one of RAY_ADDRESS, or a new one here.
-        jobs: how many runs at once; None for as many as the cores hold.
-        device: as of `noisynet train`.
+        agents: overrides the plan's: names or patterns, as a list or comma-separated; "all".
+        environments: overrides the plan's: names, as a list or comma-separated.
+        seeds: overrides the plan's: how many (3 means 0, 1 and 2), or which: "0,7" or "3-5".
+        frames: overrides the budget of every run: a number, or text such as "10M".
+        dry_run: only list what is left and estimate the time. Nothing is created.
+        on: "local" for processes of this machine, "ray" for tasks of a Ray cluster whose nodes
+            all see `out` at the same path.
+        address: of the Ray cluster; None for RAY_ADDRESS, or a new local cluster.
+        jobs: how many runs at once; None for as many as the cores allow.
+        device: as for `noisynet train`.
         tensorboard: whether the runs write TensorBoard events.
-        console: where to tell what happens; None for standard error.
-        how: runs are started, in place of `device` and `tensorboard`.
-
-    Returns:
-        What became of it; `str()` of it is for people, `exit_code` for the shell.
+        console: shows the progress; None for standard error.
+        process_options: overrides `device` and `tensorboard`.
 
     Raises:
-        PlanError: the plan cannot be carried out, with every error; nothing is created.
+        PlanError: the plan is invalid; the message lists every error. Nothing is created.
         ImportError: Ray is not installed.
         ConnectionError: there is no Ray cluster at the address.
     """
-    place = _checked(on, address, jobs)
-    made = build_plan(
+    runner = _check_options(on, address, jobs)
+    built = build_plan(
         plan, out=out, agents=agents, environments=environments, seeds=seeds, frames=frames
     )
-    _refuse_strangers(made)
+    _refuse_conflicts(built)
     if dry_run:
-        found = outlook(made, cores=available_cores(), jobs=jobs)
-        return SweepSummary(made.name, len(made.specs), found.done, outlook=found)
-    how = how or How(device, tensorboard)
-    return _carry_out(made, how, console or SweepConsole(stderr=True), place, address, jobs)
+        found = make_dry_run(built, cores=available_cores(), jobs=jobs)
+        return SweepSummary(built.name, len(built.specs), found.done, dry_run=found)
+    options = process_options or ProcessOptions(device, tensorboard)
+    return _run(built, options, console or SweepConsole(stderr=True), runner, address, jobs)
 
 
-def _carry_out(
+def _run(
     plan: Plan,
-    how: How,
+    options: ProcessOptions,
     console: Console,
-    place: Literal["local", "ray"],
+    on: Literal["local", "ray"],
     address: str | None,
-    jobs: int | None,
+    max_jobs: int | None,
 ) -> SweepSummary:
     with make_display(console) as display:
-        if place == "ray":
-            from noisynet.experiments.launch_ray import RayRuns
+        if on == "ray":
+            from noisynet.experiments.ray_runner import RayRunner
 
-            launched: Pool | RayRuns = RayRuns(plan, how, display, address=address, jobs=jobs)
+            runner: LocalRunner | RayRunner = RayRunner(
+                plan, options, display, address=address, max_jobs=max_jobs
+            )
         else:
-            launched = Pool(plan, how, display, jobs=jobs)
-        with stopping() as stop:
-            launched.run(stop)
-    stages = Counter(run.stage for run in launched.runs)
+            runner = LocalRunner(plan, options, display, max_jobs=max_jobs)
+        with stop_on_signals((signal.SIGINT, signal.SIGTERM, signal.SIGHUP)) as stop:
+            runner.run(stop)
+    states = Counter(job.state for job in runner.jobs)
     failures = [
-        Failure(run.spec.name, run.reason, run.spec.log)
-        for run in launched.runs
-        if run.stage is Stage.FAILED
+        FailedRun(job.spec.name, job.reason, job.spec.log)
+        for job in runner.jobs
+        if job.state is JobState.FAILED
     ]
     return SweepSummary(
-        plan.name, len(plan.specs), stages[Stage.DONE], tuple(failures), stop.signal
+        plan.name, len(plan.specs), states[JobState.DONE], tuple(failures), stop.signal
     )
 
 
-def _checked(on: str, address: str | None, jobs: int | None) -> Literal["local", "ray"]:
+def _check_options(on: str, address: str | None, jobs: int | None) -> Literal["local", "ray"]:
     errors = []
-    if on not in PLACES:
-        errors.append(f"--on expected {' or '.join(PLACES)}, got {on!r}")
+    if on not in RUNNERS:
+        errors.append(f"--on expected {' or '.join(RUNNERS)}, got {on!r}")
     elif on == "local" and address is not None:
-        errors.append("--address is of a Ray cluster: expected --on ray with it")
+        errors.append("--address requires --on ray")
     if jobs is not None and jobs < 1:
         errors.append(f"--jobs expected at least 1, got {jobs}")
     if errors:
@@ -181,12 +181,14 @@ def _checked(on: str, address: str | None, jobs: int | None) -> Literal["local",
     return "ray" if on == "ray" else "local"
 
 
-def _refuse_strangers(plan: Plan) -> None:
-    """Runs whose folders hold other ones are an error of the plan, or of its place."""
-    found = [(spec, conflict(spec)) for spec in plan.specs]
-    wrong = [f"{spec.folder} is another run's: {why}" for spec, why in found if why is not None]
-    if wrong:
-        more = len(wrong) - _MOST_CONFLICTS
-        lines = wrong[:_MOST_CONFLICTS] + ([f"and {more:,} more folders"] if more > 0 else [])
-        lines.append("choose another --out, or give these runs a [[variant]] of their own")
+def _refuse_conflicts(plan: Plan) -> None:
+    """Refuse a plan whose run folders hold runs with other settings."""
+    found = [(spec, config_conflict(spec)) for spec in plan.specs]
+    conflicts = [
+        f"{spec.folder} holds another run: {why}" for spec, why in found if why is not None
+    ]
+    if conflicts:
+        more = len(conflicts) - _MAX_CONFLICTS
+        lines = conflicts[:_MAX_CONFLICTS] + ([f"and {more:,} more folders"] if more > 0 else [])
+        lines.append("choose another --out, or make these runs a [[variant]]")
         raise PlanError("\n".join(lines))

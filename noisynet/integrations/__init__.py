@@ -1,5 +1,5 @@
-"""NoisyNet inside the libraries that people already use, and the audit of their agents' noise."""
+"""NoisyNet in other libraries, and the audit of their agents."""
 
-from noisynet.integrations.agents import LIBRARIES, check_noise, load
+from noisynet.integrations.dispatch import LIBRARIES, check_noise, load_agent
 
-__all__ = ["LIBRARIES", "check_noise", "load"]
+__all__ = ["LIBRARIES", "check_noise", "load_agent"]

@@ -1,4 +1,4 @@
-"""The audit of Stable-Baselines3 models: DQN, QR-DQN, A2C and PPO, with anybody's noisy layers."""
+"""The audit of Stable-Baselines3 models: DQN, QR-DQN, A2C and PPO with any noisy layers."""
 
 from __future__ import annotations
 
@@ -13,61 +13,26 @@ from typing import Any, Final
 
 import numpy as np
 import torch
-from gymnasium import spaces
+from stable_baselines3 import A2C, DQN, PPO
+from stable_baselines3.common.logger import Logger
+from stable_baselines3.common.on_policy_algorithm import OnPolicyAlgorithm
+from stable_baselines3.common.utils import polyak_update
 from torch import Tensor
 
-from noisynet import layers
-from noisynet.layers import NoiseReport
-from noisynet.layers.checks import ACTIONS_PER_UPDATE
+from noisynet.audit import NoiseReport, SyntheticData, audit_network
+from noisynet.audit.checks import ACTIONS_PER_UPDATE
 
 try:
-    from stable_baselines3 import A2C, DQN, PPO
-    from stable_baselines3.common.logger import Logger
-    from stable_baselines3.common.on_policy_algorithm import OnPolicyAlgorithm
-    from stable_baselines3.common.utils import polyak_update
-except ImportError as error:
-    raise ImportError(
-        "noisynet.integrations.sb3 needs Stable-Baselines3: pip install 'noisynet[sb3]'"
-    ) from error
-try:
     from sb3_contrib import QRDQN
-except ImportError:  # then there is no QR-DQN to audit
+except ImportError:  # sb3-contrib is optional
     QRDQN = None
 
 AGENTS: Final = (DQN, A2C, PPO) if QRDQN is None else (DQN, QRDQN, A2C, PPO)
-"""The algorithms that `check_noise` knows how to run."""
+"""The algorithms that `audit` accepts."""
 
+_NAMES: Final = ", ".join(agent.__name__ for agent in AGENTS)
 
-def check_noise(model: Any, *, updates: int = 100) -> NoiseReport:
-    """Audit a model's noise, whoever wrote its noisy layers: see `noisynet.check_noise`.
-
-    A copy of the model acts as one environment, learns by the algorithm's own `train` and is
-    evaluated, on made-up observations of its space. Neither the model nor a random stream moves.
-
-    Args:
-        model: of DQN, QR-DQN, A2C or PPO, with noisy layers in its policy.
-        updates: how many updates to watch, with four actions before each.
-
-    Raises:
-        TypeError: another algorithm, or no model.
-    """
-    if not isinstance(model, AGENTS):
-        known = ", ".join(agent.__name__ for agent in AGENTS)
-        raise TypeError(f"expected a model of {known}, got a {type(model).__name__}")
-    file, changed = io.BytesIO(), {"n_envs": 1, "seed": None}
-    model.save(file)
-    on_policy = isinstance(model, OnPolicyAlgorithm)
-    changed |= {"n_steps": ACTIONS_PER_UPDATE} if on_policy else _SMALL_REPLAY
-    with _streams_kept():
-        copy = type(model).load(file, custom_objects=changed, device=model.device)
-        copy.set_logger(Logger(folder=None, output_formats=[]))
-        copy.action_space.seed(0)
-        made_up = _MadeUp(copy.observation_space)
-        audit = _audit_rollouts if on_policy else _audit_values
-        return audit(copy, made_up, updates)
-
-
-# Whatever the user's own replay needs, made-up transitions need a plain one.
+# Synthetic transitions do not fit a custom replay buffer, and a small buffer is enough.
 _SMALL_REPLAY: Final[dict[str, Any]] = {
     "buffer_size": 256,
     "replay_buffer_class": None,
@@ -75,98 +40,112 @@ _SMALL_REPLAY: Final[dict[str, Any]] = {
 }
 
 
+def audit(model: Any, *, updates: int = 100) -> NoiseReport:
+    """Check that a model keeps the noise contract; see `noisynet.check_noise`.
+
+    A copy of the model acts in one environment, learns by its own `train` and is evaluated, on
+    synthetic observations. The model and the global random streams do not change.
+
+    Args:
+        model: a DQN, QR-DQN, A2C or PPO model with noisy layers in its policy.
+        updates: how many updates to run, with four actions before each.
+
+    Raises:
+        TypeError: the argument is not such a model.
+    """
+    if not isinstance(model, AGENTS):
+        raise TypeError(f"expected a model of {_NAMES}, got a {type(model).__name__}")
+    file, changed = io.BytesIO(), {"n_envs": 1, "seed": None}
+    model.save(file)
+    on_policy = isinstance(model, OnPolicyAlgorithm)
+    changed |= {"n_steps": ACTIONS_PER_UPDATE} if on_policy else _SMALL_REPLAY
+    with _preserve_global_streams():
+        copy = type(model).load(file, custom_objects=changed, device=model.device)
+        copy.set_logger(Logger(folder=None, output_formats=[]))
+        copy.action_space.seed(0)
+        return (_audit_on_policy if on_policy else _audit_off_policy)(copy, updates)
+
+
 @contextmanager
-def _streams_kept() -> Iterator[None]:
-    """Put the global random streams back afterwards."""
-    states = random.getstate(), np.random.get_state()
+def _preserve_global_streams() -> Iterator[None]:
+    python, numpy = random.getstate(), np.random.get_state()
     with torch.random.fork_rng():
         try:
             yield
         finally:
-            random.setstate(states[0])
-            np.random.set_state(states[1])
+            random.setstate(python)
+            np.random.set_state(numpy)
 
 
-def _audit_values(model: Any, made_up: _MadeUp, updates: int) -> NoiseReport:
+def _audit_off_policy(model: Any, updates: int) -> NoiseReport:
     kind = "q_net" if isinstance(model, DQN) else "quantile_net"
     online, target = (getattr(model.policy, name) for name in (kind, f"{kind}_target"))
+    data = SyntheticData()
     for _ in range(model.replay_buffer.buffer_size):
         model.replay_buffer.add(
-            made_up.observation(),
-            made_up.observation(),
+            _observation(data, model),
+            _observation(data, model),
             np.array([model.action_space.sample()]),
-            made_up.reward(),
+            data.rewards(1),
             np.zeros(1),
             [{}],
         )
-    return layers.check_noise(
+    return audit_network(
         online,
         target=target,
-        act=lambda: model.policy.predict(made_up.observation(), deterministic=False),
+        act=lambda: model.policy.predict(_observation(data, model), deterministic=False),
         learn=lambda: model.train(gradient_steps=1, batch_size=32),
-        evaluate=lambda: model.policy.predict(made_up.observation(), deterministic=True),
+        evaluate=lambda: model.policy.predict(_observation(data, model), deterministic=True),
         sync=lambda: polyak_update(online.parameters(), target.parameters(), 1.0),
         contract="action",
         updates=updates,
     )
 
 
-def _audit_rollouts(model: Any, made_up: _MadeUp, updates: int) -> NoiseReport:
-    policy, buffer = model.policy, model.rollout_buffer
+def _audit_on_policy(model: Any, updates: int) -> NoiseReport:
+    policy, buffer, data = model.policy, model.rollout_buffer, SyntheticData()
 
     def act() -> None:
         policy.set_training_mode(False)
         if buffer.full or buffer.pos == 0:
             buffer.reset()
-        observation = made_up.observation()
+        observation = _observation(data, model)
         with torch.no_grad():
             action, value, log_prob = policy(policy.obs_to_tensor(observation)[0])
-        started, reward = np.zeros(1), made_up.reward()
+        started, reward = np.zeros(1), data.rewards(1)
         buffer.add(observation, action.cpu().numpy(), reward, started, value, log_prob)
 
     def learn() -> None:
         with torch.no_grad():
-            last = policy.predict_values(policy.obs_to_tensor(made_up.observation())[0])
+            last = policy.predict_values(policy.obs_to_tensor(_observation(data, model))[0])
         buffer.compute_returns_and_advantage(last, np.zeros(1))
         model.train()
 
-    return layers.check_noise(
+    return audit_network(
         policy,
         act=act,
         learn=learn,
-        evaluate=lambda: policy.predict(made_up.observation(), deterministic=True),
+        evaluate=lambda: policy.predict(_observation(data, model), deterministic=True),
         contract="rollout",
         updates=updates,
     )
 
 
-class _MadeUp:
-    """Observations and rewards of one environment, from a stream of their own."""
-
-    def __init__(self, space: spaces.Space[Any]) -> None:
-        self.space, self.rng = space, np.random.default_rng(0)
-        space.seed(0)
-
-    def observation(self) -> Any:
-        if isinstance(self.space, spaces.Dict):
-            return {name: self._sample(part)[None] for name, part in self.space.items()}
-        return self._sample(self.space)[None]
-
-    def reward(self) -> np.ndarray[Any, Any]:
-        return self.rng.standard_normal(1)
-
-    def _sample(self, space: spaces.Space[Any]) -> np.ndarray[Any, Any]:
-        if isinstance(space, spaces.Box) and np.issubdtype(space.dtype, np.floating):
-            # Not the space's own sample, which is as large as bounds like 3e38 allow.
-            return self.rng.standard_normal(space.shape).astype(space.dtype)
-        return np.asarray(space.sample())
+def _observation(data: SyntheticData, model: Any) -> Any:
+    """An observation with a batch dimension of 1."""
+    found = data.observation(model.observation_space)
+    if isinstance(found, dict):
+        return {name: np.asarray(entry)[None] for name, entry in found.items()}
+    return np.asarray(found)[None]
 
 
 def load(path: str | Path) -> Any:
-    """The model in a file that `model.save` wrote. It holds pickles: read only what you trust.
+    """Load a model that `model.save` wrote, whichever its algorithm.
+
+    The file contains pickles, which can execute arbitrary code. Load only files that you trust.
 
     Raises:
-        ValueError: it is no such file, or of an algorithm that `check_noise` does not know.
+        ValueError: the file is not a saved model, or its algorithm is not in `AGENTS`.
     """
     try:
         with zipfile.ZipFile(path) as archive:
@@ -181,7 +160,7 @@ def load(path: str | Path) -> Any:
 
 
 def _algorithm(path: str | Path, settings: dict[str, Any], weights: dict[str, Tensor]) -> Any:
-    """Files do not say by which algorithm they are, but each has settings of its own."""
+    """Infer the algorithm from weights and settings: the file does not name it."""
     if any(name.startswith("quantile_net.") for name in weights) and QRDQN is not None:
         return QRDQN
     if any(name.startswith("q_net.") for name in weights):
@@ -189,5 +168,4 @@ def _algorithm(path: str | Path, settings: dict[str, Any], weights: dict[str, Te
     policy = settings.get("policy_class") or {}
     if "rollout_buffer_class" in settings and "sb3_contrib" not in policy.get("__module__", ""):
         return PPO if "clip_range" in settings else A2C
-    known = ", ".join(agent.__name__ for agent in AGENTS)
-    raise ValueError(f"expected a model of {known} in {path}, got another algorithm's")
+    raise ValueError(f"expected a model of {_NAMES} in {path}, got another algorithm")

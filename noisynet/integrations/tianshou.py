@@ -1,4 +1,4 @@
-"""NoisyNet for Tianshou's deep Q-learning: DQN, C51, Rainbow, QR-DQN and what derives from them.
+"""NoisyNet for Tianshou's deep Q-learning: DQN, C51, Rainbow, QR-DQN and their subclasses.
 
     from tianshou.algorithm import DQN
     from tianshou.utils.net.common import Net
@@ -8,15 +8,14 @@
     policy = NoisyPolicy(model=network, action_space=env.action_space)
     algorithm = DQN(policy=policy, optim=AdamOptimizerFactory(), target_update_freq=300)
 
-Collectors act in eval mode, where layers that ask for `.training` are silent; ours do not ask. What
-a network cannot know by itself (whether this is a test, and whether its rows are environments) its
-policy tells it.
+Tianshou's collectors run in eval mode. Layers that gate noise on `module.training` explore without
+noise there; `NoisyLinear` does not depend on train/eval. The policy turns noise off in tests, and
+gives each environment its own noise sample.
 """
 
 from __future__ import annotations
 
 import copy
-import pickle
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -26,18 +25,13 @@ import numpy as np
 import torch
 from torch import nn
 
-from noisynet import layers
-from noisynet.layers import (
-    Contract,
-    Noise,
-    NoiseReport,
-    make_noisy,
-    noise_off,
-    noisy_layers,
-    resample_noise,
-)
+from noisynet.audit import Contract, NoiseReport, SyntheticData, audit_network
+from noisynet.audit.detect import first_layer
+from noisynet.extras import extra
+from noisynet.integrations.saved import load_saved
+from noisynet.layers import Noise, make_noisy, noise_off, noisy_layers, resample_noise
 
-try:
+with extra("tianshou"):
     import gymnasium as gym
     from tianshou.algorithm.algorithm_base import Policy
     from tianshou.algorithm.modelfree.c51 import C51Policy
@@ -50,12 +44,8 @@ try:
     from tianshou.env import DummyVectorEnv
     from tianshou.utils.lagged_network import EvalModeModuleWrapper
     from tianshou.utils.net.common import ActionReprNet
-    from tianshou.utils.net.discrete import NoisyLinear as TheirNoisyLinear
+    from tianshou.utils.net.discrete import NoisyLinear as TianshouNoisyLinear
     from tianshou.utils.torch_utils import policy_within_training_step
-except ImportError as error:
-    raise ImportError(
-        "noisynet.integrations.tianshou needs Tianshou 2: pip install 'noisynet[tianshou]'"
-    ) from error
 
 __all__ = [
     "AGENTS",
@@ -63,37 +53,37 @@ __all__ = [
     "NoisyPolicy",
     "NoisyQNetwork",
     "NoisyQRDQNPolicy",
-    "check_noise",
+    "audit",
     "load",
 ]
 
 AGENTS: Final = (QLearningOffPolicyAlgorithm, DiscreteQLearningPolicy)
-"""What `check_noise` knows how to run: the algorithms, and their policies alone."""
+"""What `audit` accepts: algorithms, and policies without an algorithm."""
 
-_BATCH: Final = 32
-_KEPT: Final = 64  # transitions of each environment in the audit's replay buffer
+_BATCH_SIZE: Final = 32
+_REPLAY_STEPS: Final = 64  # per environment, in an audit
 
 
 class NoisyQNetwork(ActionReprNet[Any]):
-    """Any of Tianshou's value networks with noisy layers, redrawn for every pass.
+    """A Tianshou Q-network with noisy layers that are resampled before every forward pass.
 
-    The passes of an update hold one sample over the batch, each its own (ξ and ξ′, Eq. 14); the
-    target network is a copy that Tianshou makes, and draws for itself. Draws come from torch's
-    global stream, as the library's own do. Inside `noise_off` nothing is drawn.
+    Each pass of an update uses one sample for the whole batch (ξ and ξ′ of Eq. 14). The target
+    network is a copy made by Tianshou and has its own samples. Noise is drawn from torch's global
+    stream. Inside `noise_off` nothing is drawn.
 
     Args:
-        network: a network of (obs, state, info), such as Tianshou's `Net` (with `dueling_param`,
-            or `softmax` and `num_atoms`), `DQNet`, or `RainbowNet` with `is_noisy=False`; it is
-            copied. One that has layers of `noisynet.NoisyLinear` already is taken as it is, and
-            with no other option than `per_environment`.
-        where: which layers are to be noisy, as for `make_noisy`; None: every linear one.
-        noise: "factorised", as the paper's DQN has it, or "independent".
-        sigma0: the initial noise, None for the paper's 0.5 (independent noise: 0.017).
-        per_environment: whether environments that act at once have a sample each. False for a
-            network whose noisy layers do not see one row for each of them, as in IQN.
+        network: a network with arguments (obs, state, info), such as Tianshou's `Net` (with
+            `dueling_param`, or `softmax` and `num_atoms`), `DQNet`, or `RainbowNet` with
+            `is_noisy=False`. It is copied and its layers are made noisy. A network that already
+            has `noisynet.NoisyLinear` layers is used as it is.
+        where: which layers to make noisy, as for `make_noisy`; None for all linear layers.
+        noise: "factorised", as in the paper's DQN, or "independent".
+        sigma0: the initial noise, or None for the paper's 0.5 (independent noise: 0.017).
+        per_environment: whether parallel environments have separate samples when acting. False
+            for a network whose noisy layers do not see one row per environment, as in IQN.
 
     Raises:
-        ValueError: the network has noisy layers of Tianshou's, or none that can be noisy.
+        ValueError: the network has Tianshou's noisy layers, or no layer to make noisy.
     """
 
     def __init__(
@@ -106,14 +96,14 @@ class NoisyQNetwork(ActionReprNet[Any]):
         per_environment: bool = True,
     ) -> None:
         super().__init__()
-        if any(isinstance(layer, TheirNoisyLinear) for layer in network.modules()):
+        if _has_tianshou_layers(network):
             raise ValueError(
                 "NoisyQNetwork expected a network with plain linear layers, got a "
-                f"{type(network).__name__} with Tianshou's NoisyLinear, which is silent when it "
-                "acts; build it with nn.Linear (RainbowNet: is_noisy=False)."
+                f"{type(network).__name__} with Tianshou's NoisyLinear, which has no noise in eval "
+                "mode; build it with nn.Linear (RainbowNet: is_noisy=False)."
             )
-        asked = where is not None or sigma0 is not None or noise != "factorised"
-        if asked or not noisy_layers(network):  # what is noisy already cannot be asked for more
+        conversion = where is not None or sigma0 is not None or noise != "factorised"
+        if conversion or not noisy_layers(network):
             network, _ = make_noisy(network, where, noise=noise, sigma0=sigma0)
         self.network = network
         self.per_environment = per_environment
@@ -121,7 +111,7 @@ class NoisyQNetwork(ActionReprNet[Any]):
 
     @contextmanager
     def acting(self) -> Iterator[None]:
-        """Inside the `with`, rows are environments, each with a sample of its own."""
+        """Treat the rows of inputs as environments with separate samples inside the `with`."""
         before, self._acting = self._acting, True
         try:
             yield
@@ -131,16 +121,20 @@ class NoisyQNetwork(ActionReprNet[Any]):
     def forward(
         self, obs: Any, state: Any = None, info: Any = None, **options: Any
     ) -> tuple[Any, Any]:
-        """What the network gives, with a fresh sample."""
+        """Compute the network's output with fresh noise."""
         if not any(layer._noise_off for layer in noisy_layers(self.network).values()):
-            several = self._acting and self.per_environment and len(obs) > 1
-            resample_noise(self.network, rows=len(obs) if several else None)
+            per_row = self._acting and self.per_environment and len(obs) > 1
+            resample_noise(self.network, rows=len(obs) if per_row else None)
         values, state = self.network(obs, state=state, info=info, **options)
         return values, state
 
 
+def _has_tianshou_layers(network: nn.Module) -> bool:
+    return any(isinstance(layer, TianshouNoisyLinear) for layer in network.modules())
+
+
 def _always_zero(name: str) -> property:
-    """An ε that is 0, and refuses to be set to anything else: by schedules, too."""
+    """An ε that is always 0: setting another value, even by a schedule, is an error."""
 
     def get(_policy: NoisyPolicy) -> float:
         return 0.0
@@ -148,27 +142,27 @@ def _always_zero(name: str) -> property:
     def refuse(policy: NoisyPolicy, eps: float) -> None:
         if eps != 0:
             raise ValueError(
-                f"{type(policy).__name__} expected {name}=0, for it explores by its weights alone, "
-                f"got {eps}; leave it out, and take schedules of ε from training_fn and test_fn."
+                f"{type(policy).__name__} expected {name}=0, because it explores by its weights, "
+                f"got {eps}; omit it, and remove ε schedules from training_fn and test_fn."
             )
 
     return property(get, refuse)
 
 
 class NoisyPolicy(DiscreteQLearningPolicy[NoisyQNetwork]):
-    """A policy for DQN that explores by its weights, and is tested with their means.
+    """A policy for DQN that explores by noisy weights and is tested with the mean weights.
 
-    Noise is on within training steps (`is_within_training_step`, which Tianshou's trainers set) and
-    off outside of them: in test collection and in `compute_action`. For another of Tianshou's
+    Noise is on within training steps (`is_within_training_step`, set by Tianshou's trainers) and
+    off elsewhere: in test collection and in `compute_action`. To use another of Tianshou's
     policies, put this class before it: `class NoisyIQNPolicy(NoisyPolicy, IQNPolicy)`.
 
     Args:
         model: the network.
-        options: what Tianshou's own policy takes, such as `action_space`; no ε.
+        options: the arguments of Tianshou's policy, such as `action_space`.
 
     Raises:
-        TypeError: another network.
-        ValueError: an ε that is not 0, here or later on.
+        TypeError: the model is not a `NoisyQNetwork`.
+        ValueError: an ε other than 0, on construction or later.
     """
 
     eps_training = _always_zero("eps_training")
@@ -177,7 +171,7 @@ class NoisyPolicy(DiscreteQLearningPolicy[NoisyQNetwork]):
     def __init__(self, *, model: NoisyQNetwork, **options: Any) -> None:
         if not isinstance(model, NoisyQNetwork):
             raise TypeError(
-                f"{type(self).__name__} expected a NoisyQNetwork, which redraws its noise, got a "
+                f"{type(self).__name__} expected a NoisyQNetwork, which resamples its noise, got a "
                 f"{type(model).__name__}; wrap it: NoisyQNetwork(model)."
             )
         super().__init__(model=model, **options)
@@ -185,27 +179,27 @@ class NoisyPolicy(DiscreteQLearningPolicy[NoisyQNetwork]):
     def forward(
         self, batch: Any, state: Any = None, model: nn.Module | None = None, **options: Any
     ) -> Any:
-        """Actions and values, as Tianshou's policy gives them."""
+        """Compute actions and values, as Tianshou's policy does."""
         if not self.is_within_training_step:
             with noise_off(self.model if model is None else model):
                 return super().forward(batch, state, model=model, **options)
-        # A roll-out is a training step in eval mode (see `policy_within_training_step`). Targets
-        # are computed in whatever mode the algorithm was left in, but never with gradients.
+        # Within a training step, a collector acts in eval mode with gradients enabled. Targets may
+        # be computed in either mode, but without gradients.
         if self.training or not torch.is_grad_enabled():
             return super().forward(batch, state, model=model, **options)
-        with torch.no_grad(), self.model.acting():  # nobody learns from a collector's graph
+        with torch.no_grad(), self.model.acting():
             return super().forward(batch, state, model=model, **options)
 
 
 class NoisyC51Policy(NoisyPolicy, C51Policy):
-    """`NoisyPolicy` for C51 and Rainbow; options as Tianshou's `C51Policy`."""
+    """`NoisyPolicy` for C51 and Rainbow; arguments as for Tianshou's `C51Policy`."""
 
 
 class NoisyQRDQNPolicy(NoisyPolicy, QRDQNPolicy):
-    """`NoisyPolicy` for QR-DQN; options as Tianshou's `QRDQNPolicy`."""
+    """`NoisyPolicy` for QR-DQN; arguments as for Tianshou's `QRDQNPolicy`."""
 
 
-def check_noise(
+def audit(
     agent: Any,
     *,
     observation_space: gym.Space[Any] | None = None,
@@ -213,22 +207,22 @@ def check_noise(
     contract: Contract = "action",
     updates: int = 100,
 ) -> NoiseReport:
-    """Audit an agent's noise, whoever wrote its noisy layers: see `noisynet.check_noise`.
+    """Check that an agent keeps the noise contract; see `noisynet.check_noise`.
 
-    A copy of it acts through a collector, learns by the algorithm's own `update` and is tested
-    through another collector, on made-up observations.
+    A copy of the agent acts through a collector, learns by its own `update` and is tested through
+    another collector, in synthetic environments.
 
     Args:
-        agent: a deep Q-learning algorithm, or a policy of one, which then acts and is tested only.
-        observation_space: the environment's; None: the policy's, or a vector if the first layer of
-            the network is linear.
-        environments: how many act at once.
-        contract: when acting noise must be redrawn.
-        updates: how many updates to watch, with four actions before each.
+        agent: a deep Q-learning algorithm, or a policy, which then only acts and is tested.
+        observation_space: the observations. None: those of the policy, or vectors if the first
+            layer of the network is linear.
+        environments: the number of parallel environments.
+        contract: when the acting noise must be resampled.
+        updates: how many updates to run, with four actions before each.
 
     Raises:
-        TypeError: another algorithm, or none.
-        ValueError: observations that are known neither from the policy nor from the network.
+        TypeError: the argument is not such an agent.
+        ValueError: the observation space is unknown.
     """
     if not isinstance(agent, AGENTS):
         raise TypeError(
@@ -239,7 +233,7 @@ def check_noise(
     learner: Any = None if isinstance(agent, DiscreteQLearningPolicy) else agent
     policy: Any = agent if learner is None else learner.policy
     if learner is not None:
-        learner.lr_schedulers.clear()  # they are no matter of noise, and copies of them warn
+        learner.lr_schedulers.clear()  # copies of schedulers warn, and the audit needs none
     space = observation_space or _observation_space(policy)
     training, testing = (
         _collector(policy, space, first, environments) for first in (0, environments)
@@ -251,98 +245,81 @@ def check_noise(
 
     def learn() -> None:
         with policy_within_training_step(policy):
-            learner.update(training.buffer, _BATCH)
+            learner.update(training.buffer, _BATCH_SIZE)
 
     def evaluate() -> None:
         with policy_within_training_step(policy, enabled=False):
             testing.collect(n_step=5 * environments)
 
     target = getattr(learner, "model_old", None)
-    theirs = any(isinstance(layer, TheirNoisyLinear) for layer in policy.model.modules())
-    return layers.check_noise(
+    return audit_network(
         policy.model,
-        # Layers are compared by name, so without the wrapper, which would precede them all.
+        # Layers are matched by name, so the wrapper, which prefixes all names, is removed.
         target=target.module if isinstance(target, EvalModeModuleWrapper) else target,
         act=act,
         learn=None if learner is None else learn,
         evaluate=evaluate,
         sync=None if learner is None else learner._update_lagged_network_weights,
         contract=contract,
-        noise="factorised" if theirs else None,
+        noise="factorised" if _has_tianshou_layers(policy.model) else None,
         updates=updates,
     )
 
 
 def load(path: str | Path) -> Any:
-    """An algorithm or policy that `torch.save` wrote. It is a pickle: read only what you trust.
+    """Load an algorithm or a policy that `torch.save` wrote.
+
+    The file is unpickled, which can execute arbitrary code. Load only files that you trust.
 
     Raises:
-        ValueError: the file holds something else, such as a `state_dict` alone.
+        ValueError: the file contains something else, such as a `state_dict`.
     """
-    expected = "a deep Q-learning algorithm of Tianshou, or its policy, saved whole"
-    how = "save it with torch.save(algorithm, path)"
-    try:
-        agent = torch.load(path, map_location="cpu", weights_only=False)
-    except (pickle.UnpicklingError, EOFError) as error:
-        raise ValueError(f"expected {expected} in {path}: {error}; {how}.") from error
-    if not isinstance(agent, AGENTS):
-        came = "a dictionary, as state_dict() gives" if isinstance(agent, dict) else "another type"
-        name = type(agent).__name__
-        raise ValueError(f"expected {expected} in {path}, got a {name} ({came}); {how}.")
-    return agent
+    description = "a deep Q-learning algorithm of Tianshou, or its policy"
+    return load_saved(path, AGENTS, description, "algorithm")
 
 
 def _observation_space(policy: Policy) -> gym.Space[Any]:
     if policy.observation_space is not None:
         return policy.observation_space
-    model: Any = policy.model
-    first = next(layer for layer in model.modules() if list(layer.parameters(recurse=False)))
+    first = first_layer(policy.model)
     features = getattr(first, "in_features", None)
     if features is None:
         raise ValueError(
-            "check_noise expected a policy that knows its observation_space, or a network that "
-            f"begins with a linear layer, got one that begins with a {type(first).__name__}; "
-            "give it observation_space=env.observation_space."
+            "check_noise expected a policy with an observation_space, or a network whose first "
+            f"layer is linear, got a {type(first).__name__}; pass "
+            "observation_space=env.observation_space."
         )
     return gym.spaces.Box(-np.inf, np.inf, (features,))
 
 
 def _collector(
-    policy: Policy, space: gym.Space[Any], first: int, count: int
+    policy: Policy, space: gym.Space[Any], seed: int, count: int
 ) -> Collector[CollectStats]:
-    """A collector that plays `count` made-up environments, seeded from `first` on."""
-    games = DummyVectorEnv(
+    """A collector of `count` synthetic environments with consecutive seeds."""
+    environments = DummyVectorEnv(
         [
-            lambda seed=seed: _MadeUp(space, policy.action_space, seed)
-            for seed in range(first, first + count)
+            lambda seed=seed: _SyntheticEnv(space, policy.action_space, seed)
+            for seed in range(seed, seed + count)
         ]
     )
     collector: Collector[CollectStats] = Collector(
-        policy, games, VectorReplayBuffer(_KEPT * count, count)
+        policy, environments, VectorReplayBuffer(_REPLAY_STEPS * count, count)
     )
     collector.reset()
     return collector
 
 
-class _MadeUp(gym.Env[Any, Any]):
-    """Random observations, rewards and ends of episodes, from a stream of its own."""
+class _SyntheticEnv(gym.Env[Any, Any]):
+    """Random observations, rewards and episode ends."""
 
     def __init__(self, observations: gym.Space[Any], actions: gym.Space[Any], seed: int) -> None:
-        self.observation_space = copy.deepcopy(observations)
-        self.observation_space.seed(seed)
-        self.action_space = actions
-        self._rng = np.random.default_rng(seed)
+        self.observation_space, self.action_space = observations, actions
+        self._data = SyntheticData(seed)
 
     def reset(self, **_options: Any) -> tuple[Any, dict[str, Any]]:
-        return self._observation(), {}
+        return self._data.observation(self.observation_space), {}
 
     def step(self, _action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
-        end = self._rng.random() < 0.1
-        return self._observation(), float(self._rng.standard_normal()), bool(end), False, {}
-
-    def _observation(self) -> Any:
-        space = self.observation_space
-        if isinstance(space, gym.spaces.Box) and np.issubdtype(space.dtype, np.floating):
-            # Not the space's own sample, which is as large as bounds like 3e38 allow.
-            return self._rng.standard_normal(space.shape).astype(space.dtype)
-        return space.sample()
+        observation = self._data.observation(self.observation_space)
+        terminated = bool(self._data.rng.random() < 0.1)
+        return observation, float(self._data.rewards(1)[0]), terminated, False, {}

@@ -1,9 +1,8 @@
-"""Noisy networks in TorchRL: a module that obeys its exploration type, and the audit of a loss."""
+"""NoisyNet for TorchRL: a network that follows the exploration type, and the audit of a loss."""
 
 from __future__ import annotations
 
 import copy
-import pickle
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from operator import attrgetter
@@ -14,10 +13,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from noisynet.audit import Contract, NoiseReport, SyntheticData, audit_network
+from noisynet.audit.detect import find_noisy_layers, first_layer
+from noisynet.extras import extra
+from noisynet.integrations.saved import load_saved
 from noisynet.layers import (
-    Contract,
     Noise,
-    NoiseReport,
     held_noise,
     hold_noise,
     make_noisy,
@@ -25,58 +26,50 @@ from noisynet.layers import (
     noisy_layers,
     resample_noise,
 )
-from noisynet.layers import check_noise as check_networks
-from noisynet.layers.record import find_noisy_layers
 
-try:
+with extra("torchrl"):
     from tensordict import TensorDict
     from torchrl.data import Composite
     from torchrl.envs.utils import ExplorationType, exploration_type, set_exploration_type
     from torchrl.modules import recurrent_mode
     from torchrl.objectives import DistributionalDQNLoss, DQNLoss, HardUpdate
-except ImportError as error:
-    raise ImportError(
-        "noisynet.integrations.torchrl expected TorchRL 0.14 or newer, which cannot be imported "
-        f"({error}); pip install 'noisynet[torchrl]'"
-    ) from error
 
-__all__ = ["AGENTS", "Loss", "NoisyNetwork", "check_noise", "load", "separate_passes"]
+__all__ = ["AGENTS", "Loss", "NoisyNetwork", "audit", "load", "separate_passes"]
 
 Loss: TypeAlias = DQNLoss | DistributionalDQNLoss
-"""A loss with all that an agent is made of: its network, and the parameters of the target."""
+"""A loss, which holds the network and the target parameters of an agent."""
 
 AGENTS: Final = (DQNLoss, DistributionalDQNLoss)
-"""What `check_noise` knows how to run."""
+"""What `audit` accepts."""
 
-# Noise is symmetric, so that all of these mean the mean weights.
-_MEANS: Final = frozenset(ExplorationType) - {ExplorationType.RANDOM}
-_BATCH: Final = 32
+# The noise has zero mean and is symmetric, so all of these select the mean weights.
+_MEAN_TYPES: Final = frozenset(ExplorationType) - {ExplorationType.RANDOM}
+_BATCH_SIZE: Final = 32
 
 
 class NoisyNetwork(nn.Module):
-    """A network with noisy layers, to be used in `QValueActor`, `TensorDictModule` and losses.
+    """A network with noisy layers for `QValueActor`, `TensorDictModule` and losses.
 
-    Every pass draws noise of its own and leaves the sample that the layers hold as it was, so that
-    TorchRL may put other parameters and buffers into the network at any time:
+    Every forward pass draws its own noise and restores the sample that the layers held before, so
+    that TorchRL may replace the parameters and buffers of the network at any time:
 
-    - in a loss (online, target and selector alike): one sample for the whole batch;
-    - elsewhere without gradients, as collectors act: one sample for each environment;
-    - under `set_exploration_type(DETERMINISTIC)`, or MODE, MEAN, MEDIAN: the mean weights, and no
-      random number is drawn. Nothing set, or RANDOM: noise.
+    - in a loss (online, target and selector): one sample for the whole batch;
+    - elsewhere without gradients, as in collectors: one sample per environment;
+    - under `set_exploration_type(DETERMINISTIC)`, or MODE, MEAN, MEDIAN: the mean weights, without
+      drawing random numbers. With no exploration type set, or RANDOM: noise.
 
-    Losses set DETERMINISTIC themselves, for policies that sample. They are recognised by the
-    recurrent mode, which every `LossModule` sets too, and keep their noise: without it σ would
-    have no gradient. A loss written by hand does the same with `set_recurrent_mode(True)`.
+    Losses set DETERMINISTIC themselves. They are recognised by the recurrent mode, which every
+    `LossModule` sets too, and use noise: without it σ would have no gradient. In a custom loss,
+    use `set_recurrent_mode(True)`.
 
     Args:
-        network: a network with `NoisyLinear` layers, or one without any, of which a noisy copy is
-            made.
-        noise: for that copy, as for `make_noisy`.
-        sigma0: for that copy, as for `make_noisy`.
-        observation_dims: how many dimensions one observation has, to tell a batch of them; found
-            from the first linear or convolutional layer if not given.
-        generator: what to draw from; torch's global one if not given. A copy of the network takes
-            a copy of the generator with it, which goes on with the same numbers.
+        network: a network with `NoisyLinear` layers, or one without, of which a noisy copy is made.
+        noise: the kind of noise for that copy, as for `make_noisy`.
+        sigma0: the initial noise for that copy, as for `make_noisy`.
+        observation_dims: the number of dimensions of one observation. Default: inferred from the
+            first linear or convolutional layer.
+        generator: the random stream, default torch's global one. `copy.deepcopy` copies it with
+            its state.
     """
 
     def __init__(
@@ -95,25 +88,25 @@ class NoisyNetwork(nn.Module):
             network, _ = make_noisy(network, noise=kind, sigma0=sigma0, generator=generator)
         elif noise is not None or sigma0 is not None:
             raise ValueError(
-                "NoisyNetwork expected noise and sigma0 only for a network to be converted, got "
-                f"noise={noise!r}, sigma0={sigma0!r} and a {type(network).__name__} that has noisy "
-                "layers already; give them to its layers."
+                "NoisyNetwork expected noise and sigma0 only for a network without noisy layers, "
+                f"got noise={noise!r}, sigma0={sigma0!r} and a {type(network).__name__} that has "
+                "noisy layers already; pass them to its layers."
             )
         self.network = network
         self.generator = generator
         self.observation_dims = observation_dims or _observation_dims(network)
 
     def forward(self, *arguments: Any, **keywords: Any) -> Any:
-        """What the network gives for the same arguments, with fresh noise or with none."""
-        learning = bool(recurrent_mode())  # set by losses only, which also say DETERMINISTIC
-        if exploration_type() in _MEANS and not learning:
+        """Compute the network's output with fresh noise or with the mean weights."""
+        learning = bool(recurrent_mode())  # only losses set it
+        if exploration_type() in _MEAN_TYPES and not learning:
             with noise_off(self.network):
                 return self.network(*arguments, **keywords)
         if all(layer._noise_off for layer in noisy_layers(self.network).values()):
-            return self.network(*arguments, **keywords)  # somebody else's `noise_off`
+            return self.network(*arguments, **keywords)  # inside the caller's `noise_off`
         rows = None
         if not learning and not torch.is_grad_enabled():
-            rows = self._environments([*arguments, *keywords.values()])
+            rows = self._num_environments([*arguments, *keywords.values()])
         held = held_noise(self.network)
         resample_noise(self.network, self.generator, rows)
         try:
@@ -121,8 +114,8 @@ class NoisyNetwork(nn.Module):
         finally:
             hold_noise(self.network, held)
 
-    def _environments(self, arguments: list[Any]) -> int | None:
-        """How many rows the batch has that the noisy layers will see."""
+    def _num_environments(self, arguments: list[Any]) -> int | None:
+        """The number of rows in a batch of observations, or None for a single one."""
         first = next((x for x in arguments if isinstance(x, Tensor)), None)
         if first is None or first.dim() <= self.observation_dims:
             return None
@@ -130,7 +123,7 @@ class NoisyNetwork(nn.Module):
         return rows if rows > 1 else None
 
 
-def check_noise(
+def audit(
     loss: Loss,
     policy: Callable[[Any], Any] | None = None,
     *,
@@ -140,53 +133,56 @@ def check_noise(
     noise: Noise | None = None,
     updates: int = 100,
 ) -> NoiseReport:
-    """Audit the noise of a DQN loss and of the policy that acts, with our layers or TorchRL's.
+    """Check that a DQN loss and the policy keep the noise contract; see `noisynet.check_noise`.
 
-    The loss really learns, from made-up transitions, and is put back afterwards. The policy acts as
-    in a collector (`ExplorationType.RANDOM`, no gradients) and is evaluated under DETERMINISTIC.
-    A loss that was copied by `copy.deepcopy` fails: TorchRL then learns parameters that are no
-    longer those of its network.
+    The loss is trained on synthetic transitions and restored afterwards. The policy acts as in a
+    collector (`ExplorationType.RANDOM`, no gradients) and is evaluated under DETERMINISTIC.
+
+    A loss copied by `copy.deepcopy` fails: TorchRL then trains parameters that are no longer those
+    of its network.
 
     Args:
-        loss: the loss, with the network and the target parameters that it holds.
-        policy: what acts on tensordicts; the loss's own network if not given.
-        observation_spec: what to make observations of, such as `env.observation_spec`; a network
-            that begins with a linear layer needs none.
-        environments: how many environments act at once.
-        contract: when acting noise must be redrawn.
-        noise: the kind that TorchRL's layers claim to be; our own layers say it themselves.
+        loss: the loss.
+        policy: acts on tensordicts; default: the network of the loss.
+        observation_spec: the observations, such as `env.observation_spec`. Not needed if the
+            network's first layer is linear.
+        environments: the number of parallel environments.
+        contract: when the acting noise must be resampled.
+        noise: the declared kind of noise of TorchRL's layers; `NoisyLinear` of this package has its
+            own.
         updates: how many updates to run, with four actions before each.
 
-    Returns:
-        A report with a pass or fail, and the evidence, for each question.
+    Raises:
+        TypeError: the loss is not a `DQNLoss` or `DistributionalDQNLoss`.
+        ValueError: the network has no noisy layers, or `observation_spec` is needed.
     """
     _check_loss(loss, "check_noise")
-    act_on = loss.value_network if policy is None else policy
-    made_up = _MadeUp(loss, observation_spec, environments)
+    actor = loss.value_network if policy is None else policy
+    data = _SyntheticTensorDicts(loss, observation_spec, environments)
     optimiser = torch.optim.Adam(loss.parameters(), lr=1e-4)
 
     @torch.no_grad()
-    def explore(kind: ExplorationType, actions: int) -> None:
+    def act(kind: ExplorationType, actions: int) -> None:
         with set_exploration_type(kind):
             for _ in range(actions):
-                act_on(made_up.observation())
+                actor(data.observation())
 
     def learn() -> None:
         optimiser.zero_grad()
-        loss(made_up.batch())["loss"].backward()
+        loss(data.batch())["loss"].backward()
         optimiser.step()
 
-    with _put_back(loss):
-        # Made before anything is watched: a new updater copies everything to the target once.
+    with _restored(loss):
+        # Created before recording: a new updater copies all parameters to the target once.
         updater = HardUpdate(loss, value_network_update_interval=0) if loss.delay_value else None
         with separate_passes(loss) as networks:
-            return check_networks(
+            return audit_network(
                 networks["online"],
                 target=networks.get("target"),
                 acting=_acting_network(loss, policy),
-                act=lambda: explore(ExplorationType.RANDOM, 1),
+                act=lambda: act(ExplorationType.RANDOM, 1),
                 learn=learn,
-                evaluate=lambda: explore(ExplorationType.DETERMINISTIC, 5),
+                evaluate=lambda: act(ExplorationType.DETERMINISTIC, 5),
                 sync=updater.step if updater else None,
                 contract=contract,
                 noise=noise,
@@ -197,12 +193,11 @@ def check_noise(
 
 @contextmanager
 def separate_passes(loss: Loss) -> Iterator[dict[str, nn.Module]]:
-    """Let `record_noise` tell apart the passes of a loss, which all go through one network.
+    """Let `record_noise` distinguish the online and target passes of a loss.
 
-    For a target pass, a loss puts the target's parameters into its online network for a moment.
-    Inside the `with`, such a pass goes through a copy of the network that holds these very
-    parameters; and passes that nothing is learnt from run without gradients, which is how they are
-    recorded. What the loss computes stays the same.
+    For a target pass, a loss temporarily puts the target parameters into its online network. Inside
+    the `with`, such a pass goes through a copy of the network that holds the target parameters, and
+    passes without learnt parameters run without gradients. The value of the loss does not change.
 
     Args:
         loss: the loss, not compiled.
@@ -211,19 +206,19 @@ def separate_passes(loss: Loss) -> Iterator[dict[str, nn.Module]]:
         Networks for `record_noise`: `"online"`, and `"target"` if the loss has target parameters.
     """
     _check_loss(loss, "separate_passes")
-    online, views = loss.value_network, find_noisy_layers(loss.value_network)
-    if not views:
+    online, layers = loss.value_network, find_noisy_layers(loss.value_network)
+    if not layers:
         raise ValueError(
             "expected a loss whose value_network has noisy layers, got a "
-            f"{type(online).__name__} without any; build it of NoisyNetwork."
+            f"{type(online).__name__} without any; build it from NoisyNetwork."
         )
     target = _target_network(loss) if loss.delay_value else None
-    mean = attrgetter(".".join(filter(None, (views[0].name, views[0].weight_mu))))
+    mean = attrgetter(".".join(filter(None, (layers[0].name, layers[0].weight_mu))))
     forward = online.forward
 
     def route(*arguments: Any, **keywords: Any) -> Any:
-        in_force = [attrgetter(name)(view.layer) for view in views for name in view.parameters]
-        if any(tensor.requires_grad for tensor in in_force):
+        current = [attrgetter(name)(layer.module) for layer in layers for name in layer.parameters]
+        if any(tensor.requires_grad for tensor in current):
             return forward(*arguments, **keywords)
         with torch.no_grad():
             if target is not None and mean(online).data_ptr() == mean(target).data_ptr():
@@ -238,94 +233,89 @@ def separate_passes(loss: Loss) -> Iterator[dict[str, nn.Module]]:
 
 
 def load(path: str | Path) -> Loss:
-    """A loss that `torch.save` wrote, on the CPU. It is a pickle: read only what you trust.
+    """Load a loss that `torch.save` wrote.
+
+    The file is unpickled, which can execute arbitrary code. Load only files that you trust.
 
     Raises:
-        ValueError: the file holds something else, such as a `state_dict` alone.
+        ValueError: the file contains something else, such as a `state_dict`.
     """
-    expected = f"expected a DQNLoss or DistributionalDQNLoss, saved whole, in {path}"
-    how = "save it with torch.save(loss, path)"
-    try:
-        loss = torch.load(path, map_location="cpu", weights_only=False)
-    except (pickle.UnpicklingError, EOFError) as error:
-        raise ValueError(f"{expected}: {error}; {how}.") from error
-    if not isinstance(loss, AGENTS):
-        raise ValueError(f"{expected}, got a {type(loss).__name__}; {how}.")
-    return loss
+    return load_saved(path, AGENTS, "a DQNLoss or DistributionalDQNLoss", "loss")
 
 
-class _MadeUp:
-    """Random observations and transitions that fit the network of a loss."""
+class _SyntheticTensorDicts:
+    """Synthetic observations and transitions that fit the network of a loss."""
 
     def __init__(self, loss: Loss, spec: Composite | None, environments: int) -> None:
         self.loss, self.keys = loss, loss.tensor_keys
         self.environments = () if environments == 1 else (environments,)
-        self.rng = torch.Generator().manual_seed(0)  # evaluation must leave training's alone
+        self.data = SyntheticData()
         self.device = next(loss.parameters()).device
-        self.pool = _observations(loss.value_network, spec).to(self.device)
+        self.pool = _observations(self.data, loss.value_network, spec).to(self.device)
         with torch.no_grad():
             answer = loss.value_network(self.pool.clone())
         self.actions: Tensor = answer[self.keys.action]
-        self.count: int = answer[self.keys.action_value].shape[-1]
+        self.num_actions: int = answer[self.keys.action_value].shape[-1]
 
-    def observation(self) -> TensorDict:
-        return self.pool[torch.randint(len(self.pool), self.environments, generator=self.rng)]
+    def observation(self, *shape: int) -> TensorDict:
+        shape = shape or self.environments
+        rows = self.data.rng.integers(len(self.pool), size=shape)
+        return self.pool[torch.as_tensor(rows)]
 
     def batch(self) -> TensorDict:
-        seen, following = (
-            self.pool[torch.randint(len(self.pool), (_BATCH,), generator=self.rng)]
-            for _ in range(2)
-        )
-        following[self.keys.reward] = torch.randn(_BATCH, 1, generator=self.rng).to(self.device)
+        first, following = self.observation(_BATCH_SIZE), self.observation(_BATCH_SIZE)
+        reward = torch.from_numpy(self.data.rewards(_BATCH_SIZE, 1))
+        following[self.keys.reward] = reward.to(self.device)
         for key in (self.keys.done, self.keys.terminated):
-            following[key] = torch.zeros(_BATCH, 1, dtype=torch.bool, device=self.device)
-        seen["next"] = following
-        seen[self.keys.action] = self._action()
-        return seen
+            following[key] = torch.zeros(_BATCH_SIZE, 1, dtype=torch.bool, device=self.device)
+        first["next"] = following
+        first[self.keys.action] = self._action()
+        return first
 
     def _action(self) -> Tensor:
-        like = self.actions[:_BATCH]
+        like = self.actions[:_BATCH_SIZE]
+        chosen = torch.from_numpy(self.data.actions(_BATCH_SIZE, self.num_actions))
         if self.loss.action_space == "categorical":
-            return torch.randint(self.count, like.shape, generator=self.rng).to(like)
+            return chosen.reshape(like.shape).to(like)
         if self.loss.action_space == "one_hot":
-            chosen = torch.randint(self.count, (_BATCH,), generator=self.rng)
-            return F.one_hot(chosen, self.count).to(like)
+            return F.one_hot(chosen, self.num_actions).to(like)
         raise ValueError(
             "check_noise expected a loss with 'categorical' or 'one_hot' actions, got "
-            f"{self.loss.action_space!r}; audit it with noisynet.layers.check_noise instead."
+            f"{self.loss.action_space!r}; audit it with noisynet.audit.audit_network instead."
         )
 
 
-def _observations(network: Any, spec: Composite | None) -> TensorDict:
-    """A pool of random observations, as the specification or the first layer asks for."""
+def _observations(data: SyntheticData, network: Any, spec: Composite | None) -> TensorDict:
+    """Random observations, of the given specification or for a linear first layer."""
+    count = 2 * _BATCH_SIZE
     if spec is not None:
-        # Gym's bounds of continuous entries are often the largest floats, in which noise drowns.
-        pool = spec.rand((2 * _BATCH,)).select(*network.in_keys).reshape(-1)[: 2 * _BATCH]
+        # Bounds of floating-point entries may be as large as 3e38, so those entries are replaced.
+        pool = spec.rand((count,)).select(*network.in_keys).reshape(-1)[:count]
         return pool.apply(lambda x: torch.randn_like(x) if x.is_floating_point() else x)
-    first = _first_layer(network)
+    first = first_layer(network)
     if len(network.in_keys) != 1 or not hasattr(first, "in_features"):
         raise ValueError(
-            "check_noise expected observation_spec for a network that does not begin with a linear "
-            f"layer on one entry, got inputs {list(network.in_keys)} and the first layer {first}; "
-            "give env.observation_spec."
+            "check_noise expected observation_spec for a network without a linear first layer on "
+            f"one entry, got inputs {list(network.in_keys)} and the first layer {first}; pass "
+            "env.observation_spec."
         )
-    x = torch.randn(2 * _BATCH, first.in_features, dtype=next(network.parameters()).dtype)
-    return TensorDict({network.in_keys[0]: x}, [2 * _BATCH])
+    x = torch.from_numpy(data.array((count, first.in_features)))
+    return TensorDict({network.in_keys[0]: x.to(next(network.parameters()).dtype)}, [count])
 
 
 def _target_network(loss: Loss) -> nn.Module:
     """A copy of the network whose tensors are the loss's target parameters."""
     shared = {id(g): g for g in _generators(loss.value_network).values()}
     network: nn.Module = copy.deepcopy(loss.value_network, shared)
-    for key, held in loss.target_value_network_params.items(True, True):
+    for key, tensor in loss.target_value_network_params.items(True, True):
         *owner, name = (key,) if isinstance(key, str) else key
-        getattr(network.get_submodule(".".join(owner)), name).data = held.data
+        getattr(network.get_submodule(".".join(owner)), name).data = tensor.data
     return network.requires_grad_(False)
 
 
 @contextmanager
-def _put_back(loss: Loss) -> Iterator[None]:
-    """Undo what is learnt inside the `with`, in place: the network and the loss share tensors."""
+def _restored(loss: Loss) -> Iterator[None]:
+    """Restore the loss afterwards, in place: the network and the loss share tensors."""
     before = {name: value.clone() for name, value in loss.state_dict().items()}
     try:
         yield
@@ -337,11 +327,11 @@ def _put_back(loss: Loss) -> Iterator[None]:
 
 
 def _acting_network(loss: Loss, policy: object) -> nn.Module | None:
-    """The policy, if it has noisy layers that the loss has not."""
+    """The policy, if it has noisy layers that the loss does not have."""
     known = set(loss.value_network.modules())
     if isinstance(policy, nn.Module):
-        views = find_noisy_layers(policy)
-        return policy if any(view.layer not in known for view in views) else None
+        layers = find_noisy_layers(policy)
+        return policy if any(layer.module not in known for layer in layers) else None
     return None
 
 
@@ -353,26 +343,16 @@ def _generators(network: nn.Module) -> dict[str, torch.Generator]:
     }
 
 
-def _first_layer(network: nn.Module) -> Any:
-    """The first layer with parameters of its own: TorchRL's MLP has sizes too, but no weights."""
-    for module in network.modules():
-        if module._parameters and (
-            hasattr(module, "in_features") or hasattr(module, "in_channels")
-        ):
-            return module
-    return None
-
-
 def _observation_dims(network: nn.Module) -> int:
-    # A convolution over n dimensions sees n of them, and the channels.
-    return 1 + len(getattr(_first_layer(network), "kernel_size", ()))
+    # The input of an n-dimensional convolution has n dimensions and the channels.
+    return 1 + len(getattr(first_layer(network), "kernel_size", ()))
 
 
 def _check_not_lazy(network: nn.Module) -> None:
     if any(nn.parameter.is_lazy(parameter) for parameter in network.parameters()):
         raise ValueError(
-            "NoisyNetwork expected a network whose sizes are known, got lazy layers; give "
-            "in_features, or call the network once before."
+            "NoisyNetwork expected a network of known sizes, got lazy layers; set in_features, or "
+            "run the network once before."
         )
 
 
@@ -380,5 +360,5 @@ def _check_loss(loss: object, caller: str) -> None:
     if not isinstance(loss, AGENTS):
         raise TypeError(
             f"{caller} expected a DQNLoss or DistributionalDQNLoss, got a {type(loss).__name__}; "
-            "audit other agents with noisynet.layers.check_noise."
+            "audit other agents with noisynet.audit.audit_network."
         )

@@ -14,8 +14,7 @@ from noisynet.kernels.compiled import compiled
 def perturbed_weight(mu: Tensor, sigma: Tensor, epsilon_out: Tensor, epsilon_in: Tensor) -> Tensor:
     """See `noisynet.layers.perturbed_weight`; for float32 and float64 on a CPU.
 
-    PyTorch's operations make two passes there and two back; for large layers, passes over memory
-    are what noise costs.
+    PyTorch's operations pass over memory twice forward and twice backward.
     """
     weight: Tensor = _PerturbedWeight.apply(mu, sigma, epsilon_out, epsilon_in)  # type: ignore[no-untyped-call]
     return weight

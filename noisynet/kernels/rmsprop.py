@@ -22,7 +22,7 @@ def centred_rmsprop_(
 ) -> None:
     """See `noisynet.optimisers.centred_rmsprop_`; PyTorch's operations make seven passes."""
     theta, d, g, v = _flat(parameter, gradient, average, square)
-    _centred_rmsprop(theta, d, g, v, learning_rate, decay, epsilon)
+    centred_rmsprop(theta, d, g, v, learning_rate, decay, epsilon)
     torch.autograd.graph.increment_version([parameter, average, square])
 
 
@@ -42,18 +42,12 @@ def shared_rmsprop_(
 
 def _flat(parameter: Tensor, gradient: Tensor, *statistics: Tensor) -> list[Any]:
     """The memory of each tensor as one array, with the elements in the parameter's order."""
-    strides = parameter.stride()
-    if not parameter.is_contiguous() and not parameter.is_contiguous(
-        memory_format=torch.channels_last
-    ):
+    strides, last = parameter.stride(), torch.channels_last
+    dense = parameter.is_contiguous() or parameter.is_contiguous(memory_format=last)
+    if not dense or any(tensor.stride() != strides for tensor in statistics):
         raise ValueError(
-            f"RMSProp's kernel expected a contiguous or channels-last parameter, got strides "
-            f"{strides} of shape {list(parameter.shape)}."
-        )
-    if any(tensor.stride() != strides for tensor in statistics):  # a copy would be lost
-        raise ValueError(
-            f"RMSProp's kernel expected statistics with the memory layout of their parameter, "
-            f"strides {strides}, got {[tensor.stride() for tensor in statistics]}."
+            "RMSProp's kernel expected a contiguous or channels-last parameter, and statistics "
+            f"with its memory layout, got strides {strides} and {[t.stride() for t in statistics]}."
         )
     if gradient.stride() != strides:
         gradient = torch.empty_like(parameter).copy_(gradient)
@@ -63,9 +57,10 @@ def _flat(parameter: Tensor, gradient: Tensor, *statistics: Tensor) -> list[Any]
 
 
 @compiled
-def _centred_rmsprop(
+def centred_rmsprop(
     parameter: Any, gradient: Any, average: Any, square: Any, lr: Any, decay: Any, epsilon: Any
 ) -> None:
+    """`centred_rmsprop_` for arrays, in one loop."""
     number = parameter.dtype.type
     lr, decay, epsilon = number(lr), number(decay), number(epsilon)
     rest = number(1) - decay

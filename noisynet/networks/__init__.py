@@ -12,7 +12,7 @@ from noisynet.networks.build import (
     noisy_linear,
     view_with_own_noise,
 )
-from noisynet.networks.flat_parameters import flatten_parameters, views_of
+from noisynet.networks.flat_parameters import flatten_parameters, offsets_of, views_of
 from noisynet.networks.heads import DuelingHead, QHead, fully_connected
 from noisynet.networks.torso import (
     CONVOLUTIONS,
@@ -36,6 +36,7 @@ __all__ = [
     "freeze_sigma",
     "fully_connected",
     "noisy_linear",
+    "offsets_of",
     "resolve_torso",
     "view_with_own_noise",
     "views_of",

@@ -2,40 +2,46 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from itertools import accumulate
 from typing import Final
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 # Every parameter starts on a cache line of its own: 16 numbers of 4 bytes. The padding is zero and
 # stays zero.
 _ALIGNMENT: Final = 16
 
 
-def flatten_parameters(network: nn.Module) -> Tensor:
-    """Move every trainable parameter into one new vector, of which they become views.
+def flatten_parameters(parameters: Iterable[Tensor]) -> Tensor:
+    """Move parameters into one new vector, of which they become views.
 
     Memory layouts stay: channels-last convolutions remain channels-last.
 
     Returns:
         The vector.
     """
-    parameters = [parameter for parameter in network.parameters() if parameter.requires_grad]
-    flat = parameters[0].new_zeros(sum(map(_padded_size, parameters)))
-    for parameter, view in zip(parameters, views_of(flat, network), strict=True):
+    parameters = list(parameters)
+    vector = parameters[0].new_zeros(sum(map(_padded_size, parameters)))
+    for parameter, view in zip(parameters, views_of(vector, parameters), strict=True):
         view.copy_(parameter.detach())
         parameter.data = view
-    return flat
+    return vector
 
 
-def views_of(flat: Tensor, network: nn.Module) -> list[Tensor]:
-    """Views of a vector, each with the shape and the strides of a trainable parameter."""
-    views, start = [], 0
-    for parameter in network.parameters():
-        if parameter.requires_grad:
-            views.append(_view_like(flat[start : start + parameter.numel()], parameter))
-            start += _padded_size(parameter)
-    return views
+def views_of(vector: Tensor, parameters: Iterable[Tensor]) -> list[Tensor]:
+    """Views of a vector, each with the shape and the strides of a parameter."""
+    parameters = list(parameters)
+    return [
+        _view_like(vector[start : start + parameter.numel()], parameter)
+        for start, parameter in zip(offsets_of(parameters), parameters, strict=True)
+    ]
+
+
+def offsets_of(parameters: Iterable[Tensor]) -> list[int]:
+    """Where each parameter starts in the vector of `flatten_parameters`."""
+    return list(accumulate(map(_padded_size, parameters), initial=0))[:-1]
 
 
 def _padded_size(parameter: Tensor) -> int:

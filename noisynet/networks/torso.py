@@ -8,13 +8,15 @@ from typing import Final
 import torch
 from torch import Tensor, nn
 
+from noisynet import paper
+
 Convolution = tuple[int, int, int, int]
 """Filters, kernel size, stride and padding."""
 
 CONVOLUTIONS: Final[dict[str, tuple[Convolution, ...]]] = {
-    "nature": ((32, 8, 4, 0), (64, 4, 2, 0), (64, 3, 1, 0)),  # Nature, methods
-    "a3c": ((16, 8, 4, 0), (32, 4, 2, 0)),  # A3C, supplement 8
-    "minatar": ((16, 3, 1, 0),),  # Young & Tian 2019, section 3
+    "nature": paper.NATURE_CONVOLUTIONS,
+    "a3c": paper.A3C_CONVOLUTIONS,
+    "minatar": paper.MINATAR_CONVOLUTIONS,
     "flat": (),
 }
 """Named torsos: Mnih et al. 2015, Mnih et al. 2016 (its speed studies), Young & Tian 2019, none."""

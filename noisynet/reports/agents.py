@@ -1,4 +1,4 @@
-"""The agents of the paper: what they are called, which are compared, and how each is drawn."""
+"""The agents of the paper: their titles, their baselines, and the style of their plots."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ AgentKind = Literal["value", "actor-critic"]
 
 @dataclass(frozen=True)
 class AgentStyle:
-    """How an agent is named and drawn, the same everywhere.
+    """The title and plot style of an agent.
 
     Attributes:
         title: its name in the paper.
-        kind: value agents and actor-critic agents have budgets of their own.
-        colour: of everything drawn for it, told apart by colour-blind readers (Wong 2011).
-        noisy: whether it explores by noise; plain agents have thinner lines.
+        kind: value and actor-critic agents may have different budgets.
+        colour: of its lines and bars, safe for colour-blind readers (Wong 2011).
+        noisy: whether it explores by noise; other agents have thinner lines.
     """
 
     title: str
@@ -36,9 +36,12 @@ STYLES: Final[dict[str, AgentStyle]] = {
         "NoisyNet-A3C (factorised)", "actor-critic", "#000000", noisy=True
     ),
 }
-"""By the name that the command line has, in the order of the paper's Table 2."""
+"""By the agent's name in a configuration, in the order of the paper's Table 2."""
 
 AGENTS: Final = tuple(STYLES)
+
+FACTORISED_A3C: Final = "noisynet-a3c-factorised"
+"""In Table 2 and Figure 5, but not in Table 1 and Figure 2."""
 
 BASELINE: Final[dict[str, str]] = {
     "noisynet-dqn": "dqn",
@@ -46,18 +49,18 @@ BASELINE: Final[dict[str, str]] = {
     "noisynet-a3c": "a3c",
     "noisynet-a3c-factorised": "a3c",
 }
-"""The agent that each noisy one is compared with."""
+"""The agent that each noisy agent is compared with."""
 
 
 @dataclass(frozen=True, order=True)
 class Contender:
-    """An agent with its settings, as the report compares it.
+    """An agent with its settings: what a report compares.
 
     Attributes:
         rank: of the agent, in the paper's order.
         agent: the name of the agent.
-        variant: the settings that tell it from the other contenders of the same agent, as in
-            "exploration.sigma0=0.1"; empty for the usual settings.
+        variant: the settings that differ from the agent's most common ones, as in
+            "exploration.sigma0=0.1"; empty for the most common ones.
     """
 
     rank: int
@@ -66,16 +69,16 @@ class Contender:
 
     @property
     def title(self) -> str:
-        """Its name for people."""
+        """Its name in tables and figures."""
         title = STYLES[self.agent].title
         return f"{title} [{self.variant}]" if self.variant else title
 
     @property
     def style(self) -> AgentStyle:
-        """How the agent is drawn."""
+        """The style of its agent."""
         return STYLES[self.agent]
 
 
-def contender(agent: str, variant: str = "") -> Contender:
-    """The contender of an agent that `STYLES` knows."""
+def make_contender(agent: str, variant: str = "") -> Contender:
+    """A contender, ranked by its agent."""
     return Contender(AGENTS.index(agent), agent, variant)

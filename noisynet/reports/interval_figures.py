@@ -1,4 +1,4 @@
-"""What the paper lacks: aggregates with intervals, performance profiles, noise on against off."""
+"""Figures beyond the paper's: aggregates with intervals, profiles, noise on against off."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from matplotlib.ticker import MaxNLocator, PercentFormatter
 
 from noisynet.reports.agents import Contender
 from noisynet.reports.analysis import Analysis
-from noisynet.reports.drawing import (
+from noisynet.reports.load_metrics import NoiseMode
+from noisynet.reports.plotting import (
     WIDTH,
-    Drawing,
+    LazyFigure,
     band,
-    dots,
+    figure_legend,
     frames_axis,
-    legend_above,
     line_style,
+    markers,
     new_figure,
 )
-from noisynet.reports.rows import Noise
 from noisynet.reports.scores import (
     HUMAN,
     Estimate,
@@ -44,7 +44,7 @@ _AGGREGATES: Final[tuple[tuple[str, Statistic], ...]] = (
     ("mean", mean_score),
     ("optimality gap", optimality_gap),
 )
-_MODES: Final[dict[Noise, Any]] = {"on": "-", "off": (0, (1, 1))}
+_MODES: Final[dict[NoiseMode, Any]] = {"on": "-", "off": (0, (1, 1))}
 _PUBLISHED: Final[dict[str, Any]] = {
     "linestyle": "none",
     "marker": "D",
@@ -56,38 +56,42 @@ _PUBLISHED: Final[dict[str, Any]] = {
 }
 
 
-def interval_figures(analysis: Analysis) -> Iterator[Drawing]:
+def interval_figures(analysis: Analysis) -> Iterator[LazyFigure]:
     """Aggregates, probability of improvement, profiles, and noise on against off."""
-    shown = [who for who in analysis.study.contenders if analysis.tasks(who)]
+    shown = [contender for contender in analysis.study.contenders if analysis.tasks(contender)]
     if shown:
-        yield Drawing(
+        yield LazyFigure(
             "aggregates",
             "Aggregate scores with intervals",
-            "Each agent over the environments in which it has complete runs; lines are 95 % "
-            "intervals of a stratified bootstrap over seeds. A small optimality gap is good.",
+            "Each agent over the environments on which it has complete runs, with 95 % intervals "
+            "of a stratified bootstrap over seeds. A lower optimality gap is better.",
             partial(_aggregates, analysis, shown),
         )
     pairs = [pair for pair in analysis.study.pairs if analysis.tasks(*pair)]
     if pairs:
-        yield Drawing(
+        yield LazyFigure(
             "improvement",
             "Probability of improvement",
-            "How likely a run of the noisy agent is to score higher than one of its baseline, mean "
-            "over environments; lines are 95 % intervals. Below 50 % the baseline is ahead.",
+            "The probability that a run of the noisy agent scores higher than one of its baseline, "
+            "mean over environments, with 95 % intervals. Below 50 % the baseline is better.",
             partial(_improvements, analysis, pairs),
         )
     if shown:
-        yield Drawing(
+        yield LazyFigure(
             "profiles",
             "Performance profiles",
-            "The fraction of all runs that score more than each threshold; shaded 95 % intervals. "
-            "Higher is better everywhere; a curve crosses 50 % at its median run. Beyond 100 % a "
-            "long axis of thresholds is logarithmic.",
+            "The fraction of runs that score above each threshold, with 95 % intervals. Higher is "
+            "better; a curve crosses 50 % at its median run. A long axis is logarithmic above "
+            "100 %.",
             partial(_profiles, analysis, shown),
         )
-    noisy = [who for who in shown if who.style.noisy and _tasks_with_both(analysis, who)]
+    noisy = [
+        contender
+        for contender in shown
+        if contender.style.noisy and _tasks_in_both_modes(analysis, contender)
+    ]
     if noisy:
-        yield Drawing(
+        yield LazyFigure(
             "noise",
             "Noise on against off, median learning curves",
             "Median learning curves of the same weights, evaluated with noise and with mean "
@@ -103,44 +107,49 @@ def _aggregates(analysis: Analysis, shown: Sequence[Contender]) -> Figure:
     figure = new_figure(WIDTH, 0.95 + 0.22 * len(shown))
     row = figure.subplots(1, len(_AGGREGATES), sharey=True)
     for axes, (title, statistic) in zip(row, _AGGREGATES, strict=True):
-        for place, who in enumerate(shown):
-            tasks = analysis.tasks(who)
-            _interval(axes, place, analysis.estimate(statistic, who, tasks), who.style.colour)
-            published = analysis.published_strata(who, tasks)
-            # Published scores are means over seeds: nothing is known of single runs.
+        for position, contender in enumerate(shown):
+            tasks = analysis.tasks(contender)
+            _interval(
+                axes,
+                position,
+                analysis.estimate(statistic, contender, tasks),
+                contender.style.colour,
+            )
+            published = analysis.published_strata(contender, tasks)
+            # Published scores are means over seeds, so that only these statistics are known.
             if published is not None and statistic in (mean_score, median_score):
-                axes.plot([float(statistic(published))], [place], **_PUBLISHED)
+                axes.plot([float(statistic(published))], [position], **_PUBLISHED)
         axes.set_title(title)
         axes.set_xlabel("(%)")
         axes.xaxis.set_major_locator(MaxNLocator(4))
-    _name_rows(row[0], [who.title for who in shown])
-    legend_above(figure, row[0])
+    _label_rows(row[0], [contender.title for contender in shown])
+    figure_legend(figure, row[0])
     has_legend = bool(row[0].get_legend_handles_labels()[1])
     figure.tight_layout(rect=(0, 0, 1, 1 - 0.2 / figure.get_figheight() * has_legend))
     return figure
 
 
-def _interval(axes: Axes, place: int, found: Estimate, colour: str) -> None:
+def _interval(axes: Axes, position: int, found: Estimate, colour: str) -> None:
     if found.interval is not None:
-        axes.plot(found.interval, [place, place], color=colour, linewidth=4, alpha=0.4)
-    axes.plot([found.value], [place], color=colour, marker="|", markersize=9, markeredgewidth=2)
+        axes.plot(found.interval, [position, position], color=colour, linewidth=4, alpha=0.4)
+    axes.plot([found.value], [position], color=colour, marker="|", markersize=9, markeredgewidth=2)
 
 
-def _name_rows(axes: Axes, names: Sequence[str]) -> None:
+def _label_rows(axes: Axes, names: Sequence[str]) -> None:
     axes.set_yticks(range(len(names)), list(names))
-    axes.set_ylim(len(names) - 0.4, -0.6)  # the first on top
+    axes.set_ylim(len(names) - 0.4, -0.6)  # the first at the top
 
 
 def _improvements(analysis: Analysis, pairs: Sequence[tuple[Contender, Contender]]) -> Figure:
     figure = new_figure(WIDTH * 0.75, 0.75 + 0.26 * len(pairs))
     axes = figure.add_subplot()
-    for place, (noisy, baseline) in enumerate(pairs):
-        _interval(axes, place, analysis.improvement(noisy, baseline), noisy.style.colour)
+    for position, (noisy, baseline) in enumerate(pairs):
+        _interval(axes, position, analysis.improvement(noisy, baseline), noisy.style.colour)
     axes.axvline(0.5, color="black", linewidth=0.8)
     axes.set_xlim(-0.02, 1.02)
     axes.xaxis.set_major_formatter(PercentFormatter(1.0))
     axes.set_xlabel("probability that the noisy agent scores higher")
-    _name_rows(axes, [f"{noisy.title} over {baseline.title}" for noisy, baseline in pairs])
+    _label_rows(axes, [f"{noisy.title} over {baseline.title}" for noisy, baseline in pairs])
     figure.tight_layout()
     return figure
 
@@ -149,15 +158,17 @@ def _improvements(analysis: Analysis, pairs: Sequence[tuple[Contender, Contender
 
 
 def _profiles(analysis: Analysis, shown: Sequence[Contender]) -> Figure:
-    strata = {who: analysis.strata(who, analysis.tasks(who)) for who in shown}
+    strata = {
+        contender: analysis.strata(contender, analysis.tasks(contender)) for contender in shown
+    }
     thresholds = _thresholds(np.concatenate([found.values for found in strata.values()]))
     figure = new_figure(WIDTH, 3.0)
     axes = figure.add_subplot()
-    for who, found in strata.items():
+    for contender, found in strata.items():
         profile, bounds = estimate_profile(found, thresholds, seed=analysis.seed)
-        axes.plot(thresholds, profile, drawstyle="steps-post", **line_style(who, shown))
+        axes.plot(thresholds, profile, drawstyle="steps-post", **line_style(contender, shown))
         if bounds is not None:
-            band(axes, thresholds, bounds[0], bounds[1], who.style.colour, steps=True)
+            band(axes, thresholds, bounds[0], bounds[1], contender.style.colour, steps=True)
     if thresholds[-1] > 4 * HUMAN:
         axes.set_xscale("symlog", linthresh=HUMAN)
         ticks = [0, 25, 50, 75, 100, 200, 300, 500, 1_000, 2_000, 5_000, 10_000]
@@ -167,14 +178,14 @@ def _profiles(analysis: Analysis, shown: Sequence[Contender]) -> Figure:
     axes.set_ylim(0, 1.02)
     axes.yaxis.set_major_formatter(PercentFormatter(1.0))
     axes.set_xlabel(f"threshold: {analysis.normaliser.label}")
-    axes.set_ylabel("runs that score more")
+    axes.set_ylabel("fraction of runs above")
     axes.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0))
     figure.tight_layout()
     return figure
 
 
 def _thresholds(scores: Floats) -> Floats:
-    """From 0 to where one run in fifty is left; beyond 400 closer together where it matters."""
+    """From 0 to the 98th percentile; logarithmic above 100 if that is above 400."""
     high = max(float(np.percentile(scores, 98)), 1.0)
     if high <= 4 * HUMAN:
         return np.linspace(0, high, _PROFILE_POINTS)
@@ -185,12 +196,12 @@ def _thresholds(scores: Floats) -> Floats:
 # --- noise on against off ------------------------------------------------------------------------
 
 
-def _tasks_with_both(analysis: Analysis, who: Contender) -> list[str]:
+def _tasks_in_both_modes(analysis: Analysis, contender: Contender) -> list[str]:
     study = analysis.study
     return [
         task
-        for task in analysis.tasks(who)
-        if study.scores(who, task, "on").size and study.scores(who, task, "off").size
+        for task in analysis.tasks(contender)
+        if study.scores(contender, task, "on").size and study.scores(contender, task, "off").size
     ]
 
 
@@ -199,17 +210,17 @@ def _noise(analysis: Analysis, noisy: Sequence[Contender]) -> Figure:
     rows = -(-len(noisy) // columns)
     figure = new_figure(max(WIDTH * columns / 4, 3.5), 0.5 + 1.9 * rows)
     grid = figure.subplots(rows, columns, squeeze=False)
-    for axes, who in zip(grid.flat, noisy, strict=False):
-        tasks = _tasks_with_both(analysis, who)
-        x = analysis.study.frames(who)
+    for axes, contender in zip(grid.flat, noisy, strict=False):
+        tasks = _tasks_in_both_modes(analysis, contender)
+        x = analysis.study.frames(contender)
         for mode, dashes in _MODES.items():
-            curve = analysis.median_curve(who, tasks, mode)
-            style = {"color": who.style.colour, "linestyle": dashes}
-            axes.plot(x, curve, **style, **dots(analysis.study.points(who)))
+            curve = analysis.median_curve(contender, tasks, mode)
+            style = {"color": contender.style.colour, "linestyle": dashes}
+            axes.plot(x, curve, **style, **markers(analysis.study.points(contender)))
         frames_axis(axes, float(x[-1]))
         axes.xaxis.label.set_size(7)
         axes.yaxis.set_major_locator(MaxNLocator(4))
-        axes.set_title(who.title, fontsize=7)
+        axes.set_title(contender.title, fontsize=7)
     for axes in grid.flat[len(noisy) :]:
         axes.set_visible(False)
     for row in grid:

@@ -1,6 +1,6 @@
 "use strict";
-// Sorting: a heading's button sorts by its column, and again the other way round. Rows without a
-// value stay at the end; a row that was never a number (wins/ties/losses) counts as one of these.
+// The button of a heading sorts by its column, and reverses the order when pressed again. Rows without
+// a number, such as wins/ties/losses, stay at the end.
 const valueOf = (row, column) => {
   const cell = row.cells[column];
   return cell.dataset.value === undefined ? null : Number(cell.dataset.value);
@@ -24,7 +24,7 @@ for (const table of document.querySelectorAll("table.sortable")) {
       const rows = [...body.rows];
       const numeric = rows.some((row) => valueOf(row, column) !== null);
       const before = heading.getAttribute("aria-sort");
-      // Words begin with A, numbers with the largest.
+      // Text sorts from A, numbers from the largest.
       const first = numeric ? "descending" : "ascending";
       const other = numeric ? "ascending" : "descending";
       const order = before === first ? other : first;

@@ -1,4 +1,4 @@
-"""The page: one HTML file that needs nothing else, with every table and every figure."""
+"""Renders the report as one self-contained HTML page."""
 
 from __future__ import annotations
 
@@ -12,26 +12,27 @@ from typing import Final
 from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
 
-from noisynet.reports.drawing import Image
-from noisynet.reports.formats import Table
+from noisynet.reports.load_runs import SkippedFolder
+from noisynet.reports.plotting import RenderedFigure
+from noisynet.reports.table_formats import Table
 
 _SVG_BYTES: Final = 400_000
-"""Larger drawings are shown as PNG: fifty panels of vectors make a page slow."""
-_FOLDED_ROWS: Final = 60
+"""Larger figures are embedded as PNG: fifty vector panels make a page slow."""
+_MAX_OPEN_ROWS: Final = 60
 _PIXELS_PER_INCH: Final = 140
-"""Larger than on paper: a text width of seven inches fills the page."""
+"""Larger than on paper: seven inches fill the page."""
 
 
 @dataclass(frozen=True)
-class Item:
+class PageItem:
     """A table or a figure on the page.
 
     Attributes:
         name: its anchor, within its section.
-        title: for the list of contents.
-        files: what it was also written as, (label, path relative to the page).
-        table: the table, if it is one.
-        image: the figure as a data URI, if it is one.
+        title: for the table of contents.
+        files: links to its files, as (label, path relative to the page).
+        table: if the item is a table.
+        image: a data URI, if the item is a figure.
         caption: of the figure.
         width: of the figure, in pixels.
     """
@@ -45,12 +46,12 @@ class Item:
     width: int = 0
 
     @property
-    def folded(self) -> bool:
-        """Whether a table is so long that it is opened on demand."""
-        return self.table is not None and len(self.table.rows) > _FOLDED_ROWS
+    def collapsed(self) -> bool:
+        """Whether a table is collapsed because it is long."""
+        return self.table is not None and len(self.table.rows) > _MAX_OPEN_ROWS
 
     def is_numeric(self, column: int) -> bool:
-        """Whether a column of the table has numbers, which stand at its right."""
+        """Whether a column of the table has numbers, which are right-aligned."""
         return self.table is not None and any(
             row[column].value is not None for row in self.table.rows
         )
@@ -58,39 +59,31 @@ class Item:
 
 @dataclass(frozen=True)
 class Section:
-    """What the page says of one study."""
+    """The section of one study."""
 
     name: str
     heading: str
     lines: tuple[str, ...]
     notes: tuple[str, ...]
-    items: tuple[Item, ...]
+    items: tuple[PageItem, ...]
 
 
-@dataclass(frozen=True)
-class LeftOut:
-    """A folder that is not part of the report."""
-
-    path: str
-    reason: str
-
-
-def table_item(table: Table, paths: Sequence[tuple[str, str]]) -> Item:
+def table_item(table: Table, paths: Sequence[tuple[str, str]]) -> PageItem:
     """A table for the page."""
-    return Item(table.name, table.title, tuple(paths), table=table)
+    return PageItem(table.name, table.title, tuple(paths), table=table)
 
 
-def figure_item(image: Image, paths: Sequence[tuple[str, str]]) -> Item:
-    """A figure for the page, inside the page."""
+def figure_item(image: RenderedFigure, paths: Sequence[tuple[str, str]]) -> PageItem:
+    """A figure embedded in the page."""
     kind, data = ("svg+xml", image.svg) if len(image.svg) < _SVG_BYTES else ("png", image.png)
     uri = f"data:image/{kind};base64,{base64.b64encode(data).decode()}"
-    drawing = image.drawing
-    return Item(
-        drawing.name,
-        drawing.title,
+    figure = image.figure
+    return PageItem(
+        figure.name,
+        figure.title,
         tuple(paths),
         image=uri,
-        caption=drawing.caption,
+        caption=figure.caption,
         width=round(image.width_inches * _PIXELS_PER_INCH),
     )
 
@@ -99,13 +92,13 @@ def render_page(
     title: str,
     opening: Sequence[str],
     sections: Sequence[Section],
-    left_out: Sequence[LeftOut],
+    skipped: Sequence[SkippedFolder],
     closing: str,
 ) -> str:
-    """The page as HTML; whatever comes from runs is escaped.
+    """Render the page as HTML, with everything that comes from runs escaped.
 
-    The page forbids itself, by its content security policy, every script and style but its own and
-    every request: a name that got past the escaping still could not do anything.
+    The content security policy allows only the page's own script and style and no requests, in case
+    a name gets past the escaping.
     """
     style, script = _resource("page.css"), _resource("page.js")
     environment = Environment(
@@ -115,9 +108,9 @@ def render_page(
         title=title,
         opening=opening,
         sections=sections,
-        left_out=left_out,
+        skipped=skipped,
         closing=closing,
-        style=Markup(style),  # our own files, not from runs
+        style=Markup(style),  # package data, not from runs
         script=Markup(script),
         style_hash=_hash(style),
         script_hash=_hash(script),

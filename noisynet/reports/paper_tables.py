@@ -1,7 +1,7 @@
-"""The paper's own tables, recomputed from the scores that it published in Table 3.
+"""The paper's tables, recomputed from the scores published in its Table 3.
 
-A number that was recomputed is marked: = is what the paper prints; ≈ differs, but by no more than
-the rounding of Table 3 to whole points allows; ≠ differs.
+Recomputed numbers are marked: = as printed in the paper; ≈ different, but within the rounding of
+Table 3 to whole points; ≠ different.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ from typing import Final, Literal, TextIO
 import numpy as np
 
 from noisynet.reports.agents import AGENTS, BASELINE, STYLES
-from noisynet.reports.formats import Cell, Table, TableForm, number, render, words
 from noisynet.reports.published import (
     PRINTED,
     ReferenceName,
@@ -31,9 +30,17 @@ from noisynet.reports.scores import (
     relative_score,
     tally,
 )
+from noisynet.reports.table_formats import (
+    Cell,
+    Table,
+    TableFormat,
+    number_cell,
+    render_table,
+    text_cell,
+)
 
 HALF_A_POINT: Final = 0.5
-"""Scores of Table 3 are known to this; so are the per cents of Tables 1 and 2."""
+"""The rounding error of Table 3, and of the per cents in Tables 1 and 2."""
 
 AggregateName = Literal["mean", "median"]
 _AGGREGATES: Final[tuple[AggregateName, ...]] = ("mean", "median")
@@ -42,14 +49,14 @@ _BOTH: Final[tuple[ReferenceName, ...]] = ("unrounded", "printed")
 
 @dataclass(frozen=True)
 class Recomputed:
-    """A statistic of Table 3 and where it may lie, given that Table 3 is rounded."""
+    """A statistic of Table 3, and its bounds given the rounding of Table 3."""
 
     value: float
     low: float
     high: float
 
     def mark(self, printed: int) -> str:
-        """How it compares with what the paper prints."""
+        """=, ≈ or ≠ the printed number."""
         if round(self.value) == printed:
             return "="
         reaches = self.low <= printed + HALF_A_POINT and self.high >= printed - HALF_A_POINT
@@ -59,7 +66,7 @@ class Recomputed:
 def normalised_scores(
     agent: str, references: ReferenceName, shift: float = 0.0, leave_out: str = ""
 ) -> Floats:
-    """Eq. 18 for every game of Table 3, each score moved by `shift` points."""
+    """Eq. 18 for every game of Table 3, with `shift` points added to each score."""
     limits = atari_references(references)
     return np.array(
         [
@@ -71,7 +78,7 @@ def normalised_scores(
 
 
 def recomputed(agent: str, statistic: AggregateName, references: ReferenceName) -> Recomputed:
-    """The mean or the median over games of an agent's human-normalised scores."""
+    """The mean or median over games of an agent's human-normalised scores."""
     found = []
     for shift in (0.0, -HALF_A_POINT, HALF_A_POINT):
         scores = normalised_scores(agent, references, shift)
@@ -80,7 +87,7 @@ def recomputed(agent: str, statistic: AggregateName, references: ReferenceName) 
 
 
 def published_tally(noisy: str) -> Tally:
-    """Wins, ties and losses of a noisy agent over its baseline in Table 3."""
+    """Wins, ties and losses of a noisy agent against its baseline in Table 3."""
     scores = published_scores()
     pair = ([score.mean for score in scores[agent].values()] for agent in (noisy, BASELINE[noisy]))
     return tally(*pair)
@@ -97,15 +104,15 @@ def paper_tables() -> list[Table]:
     ]
 
 
-def print_paper(out: TextIO | None = None, form: TableForm = "text") -> None:
-    """Write the paper's tables, recomputed, beside what it prints.
+def print_paper(out: TextIO | None = None, form: TableFormat = "text") -> None:
+    """Print the paper's tables, recomputed, next to the original numbers.
 
     Args:
-        out: where to; standard output if not given.
+        out: the stream; None for standard output.
         form: text for a terminal, or Markdown, CSV or LaTeX.
     """
     stream = sys.stdout if out is None else out
-    stream.write("\n".join(render(table, form) for table in paper_tables()))
+    stream.write("\n".join(render_table(table, form) for table in paper_tables()))
 
 
 # --- Tables 1 and 2 ------------------------------------------------------------------------------
@@ -116,7 +123,7 @@ _COLUMNS: Final = ("", "printed", "recomputed", "", "with printed references", "
 def table_1() -> Table:
     """Means and medians of three agents and their NoisyNet versions."""
     rows = [row for noisy in PRINTED if noisy in published_scores() for row in _printed_rows(noisy)]
-    # The mean of DQN with and without the one game on which the references part.
+    # With and without the one game on which the two sets of references differ.
     means = {
         agent: (
             recomputed(agent, "mean", "printed").value,
@@ -127,27 +134,27 @@ def table_1() -> Table:
     plain, noisy = means["dqn"], means["noisynet-dqn"]
     notes = (
         "recomputed: Eq. 18 with the unrounded references of Wang et al. 2016 and 0 for Video "
-        "Pinball's random score; with 16,257 there the printed means do not come out.",
-        "with printed references: Eq. 18 with the Human and Random columns of Table 3. There Video "
-        "Pinball's human is 1,411 points above random, so that scores of 230,000 and more count as "
-        "15,000 % and more and carry the means; the medians hardly notice.",
+        "Pinball's random score; their 16,257 does not reproduce the printed means.",
+        "with printed references: Eq. 18 with the Human and Random columns of Table 3. Its "
+        "human score of Video Pinball is 1,411 points above random, so that scores above 230,000 "
+        "become 15,000 % and more and dominate the means, but not the medians.",
         f"With the printed references NoisyNet lowers DQN's mean, from {plain[0]:.0f} to "
         f"{noisy[0]:.0f}; without Video Pinball it raises it, from {plain[1]:.0f} to "
         f"{noisy[1]:.0f}.",
-        "NoisyNet-A3C's median game is Pong, printed as 12: anything from 11.5 to 12.5 makes a "
-        "median of 91 to 94.",
-        "Improvements are printed for the rounded medians: 123 on 83 is 48.2 %, 172 on 132 is "
-        "30.3 %, 94 on 80 is 17.5 %.",
+        "NoisyNet-A3C's median game is Pong, printed as 12: scores from 11.5 to 12.5 give medians "
+        "of 91 to 94.",
+        "The printed improvements are those of the rounded medians: 123 on 83 is 48.2 %, 172 on "
+        "132 is 30.3 %, 94 on 80 is 17.5 %.",
         'The text\'s "at least 18 and at most 48 percentage points" are per cent of the '
         "baseline's median; in points of the median they are 14 to 40.",
-        "= as printed; ≈ differs by no more than the rounding of Table 3 allows; ≠ differs.",
+        "= as printed; ≈ different, but within the rounding of Table 3; ≠ different.",
     )
     title = "Table 1: mean and median human-normalised score (%) over 57 games"
     return Table("paper-table-1", title, _COLUMNS, tuple(rows), notes)
 
 
 def _printed_rows(noisy: str) -> Iterator[tuple[Cell, ...]]:
-    """What is recomputed of one row of Tables 1 and 2, a line for each number."""
+    """One row of Tables 1 and 2, with a line for each number."""
     printed = PRINTED[noisy]
     for agent, values in (
         (BASELINE[noisy], (printed.baseline_mean, printed.baseline_median)),
@@ -163,18 +170,18 @@ def _printed_rows(noisy: str) -> Iterator[tuple[Cell, ...]]:
 
 
 _WHY: Final = {"mean": "Video Pinball", "median": "references are rounded, too"}
-"""Why the printed references do not give what is printed."""
+"""Why the printed references do not reproduce the printed numbers."""
 
 
 def _line(
     heading: str, printed: int, found: Sequence[Recomputed], reasons: Sequence[str]
 ) -> tuple[Cell, ...]:
-    cells, why = [words(heading), number(printed, 0)], []
+    cells, why = [text_cell(heading), number_cell(printed, 0)], []
     for value, reason in zip(found, reasons, strict=True):
         mark = value.mark(printed)
-        cells += [number(value.value, 1), words(mark)]
+        cells += [number_cell(value.value, 1), text_cell(mark)]
         why += [] if mark == "=" or reason in why else [reason]
-    return (*cells, words("; ".join(why)))
+    return (*cells, text_cell("; ".join(why)))
 
 
 def _improvement(noisy: str, references: ReferenceName) -> Recomputed:
@@ -187,7 +194,7 @@ def _improvement(noisy: str, references: ReferenceName) -> Recomputed:
 
 
 def table_2() -> Table:
-    """Table 1 and NoisyNet-A3C with factorised noise, laid out as in the paper."""
+    """Table 1 with factorised NoisyNet-A3C, in the paper's layout."""
     rows = []
     for noisy, printed in PRINTED.items():
         title = STYLES[BASELINE[noisy]].title
@@ -200,7 +207,9 @@ def table_2() -> Table:
         )
         factorised = noisy not in published_scores()
         name = f"{title} (factorised)" if factorised else title
-        rows.append((words(f"{name}, printed"), *(number(value, 0) for value in as_printed)))
+        rows.append(
+            (text_cell(f"{name}, printed"), *(number_cell(value, 0) for value in as_printed))
+        )
         found = [
             None if agent not in published_scores() else recomputed(agent, kind, "unrounded").value
             for agent in (BASELINE[noisy], noisy)
@@ -209,12 +218,12 @@ def table_2() -> Table:
         gain = None
         if found[1] is not None and found[3] is not None:
             gain = improvement(found[3], found[1])
-        cells = (*(number(value, 1) for value in found), number(gain, 1))
-        rows.append((words("  recomputed"), *cells))
+        cells = (*(number_cell(value, 1) for value in found), number_cell(gain, 1))
+        rows.append((text_cell("  recomputed"), *cells))
     notes = (
-        "Of A3C (factorised) only the baseline can be recomputed: the paper prints no scores of "
+        "Of A3C (factorised) only the baseline can be recomputed: the paper has no scores of "
         "single games for NoisyNet-A3C with factorised noise.",
-        "Its improvement is printed as 24 %, which is what the printed medians give (99 on 80).",
+        "Its printed improvement of 24 % is that of the printed medians (99 on 80).",
     )
     return Table(
         "paper-table-2",
@@ -230,26 +239,26 @@ def table_2() -> Table:
 
 
 def relative_scores() -> Table:
-    """What Figure 1 draws: Eq. 19 for each game, with both normalisers; then the tallies."""
+    """The numbers of Figure 1: Eq. 19 for each game, with both sets of references."""
     scores = published_scores()
     pairs = [noisy for noisy in BASELINE if noisy in scores]
     rows = []
     for game in scores["dqn"]:
-        cells = [words(game)]
+        cells = [text_cell(game)]
         for noisy in pairs:
             values = scores[noisy][game].mean, scores[BASELINE[noisy]][game].mean
             for references in _BOTH:
                 reference = atari_references(references)[game]
-                cells.append(number(relative_score(*values, reference), 1))
+                cells.append(number_cell(relative_score(*values, reference), 1))
         rows.append(tuple(cells))
-    tallies = [words("wins/ties/losses")]
+    tallies = [text_cell("wins/ties/losses")]
     for noisy in pairs:
-        tallies += [words(str(published_tally(noisy)))] * 2
+        tallies += [text_cell(str(published_tally(noisy)))] * 2
     rows.append(tuple(tallies))
     notes = (
         "unrounded, printed: the references, as in Table 1. Which agent wins does not depend on "
-        "them. Figure 1 cuts its bars at 250 %.",
-        "Ties are ties of scores that Table 3 rounds to whole points.",
+        "them. Figure 1 truncates its bars at 250 %.",
+        "Ties are ties of rounded scores.",
     )
     return Table(
         "paper-figure-1",
@@ -262,23 +271,23 @@ def relative_scores() -> Table:
 
 
 def raw_scores() -> Table:
-    """Table 3: maximal scores, the best of each game marked."""
+    """Table 3: maximal scores, with the best of each game marked."""
     scores, limits = published_scores(), atari_references("printed")
     agents = [agent for agent in AGENTS if agent in scores]
     rows = []
     for game, limit in limits.items():
         found = [scores[agent][game] for agent in agents]
         best = max(limit.high, limit.low, *(score.mean for score in found))
-        cells = [number(limit.high, 0), number(limit.low, 0)]
-        cells += [number(score.mean, 0, spread=score.std) for score in found]
+        cells = [number_cell(limit.high, 0), number_cell(limit.low, 0)]
+        cells += [number_cell(score.mean, 0, spread=score.std) for score in found]
         marked = (
             Cell(cell.text.replace(" ", ""), cell.value, cell.spread, cell.value == best)
             for cell in cells
         )
-        rows.append((words(game), *marked))
+        rows.append((text_cell(game), *marked))
     notes = (
-        "* is the best of its row, every one of them where several are equal; the paper prints "
-        "one in bold: in boxing NoisyNet-A3C, in freeway Dueling, in pong NoisyNet-DQN.",
+        "* marks the best score of a row, all of them if several are equal. The paper prints one "
+        "in bold: in boxing NoisyNet-A3C, in freeway Dueling, in pong NoisyNet-DQN.",
     )
     titles = (STYLES[agent].title for agent in agents)
     return Table(
@@ -291,14 +300,16 @@ def raw_scores() -> Table:
 
 
 def references_that_differ() -> Table:
-    """Where the references of the paper are not those of its source."""
+    """The references that differ between the paper and its source."""
     rows = []
     for game, source in source_references().items():
         printed, used = atari_references("printed")[game], atari_references("unrounded")[game]
         reason = _why(source, printed, used)
         if reason:
             values = (source.low, printed.low, used.low)
-            rows.append((words(game), *(number(value, 1) for value in values), words(reason)))
+            rows.append(
+                (text_cell(game), *(number_cell(value, 1) for value in values), text_cell(reason))
+            )
     notes = (
         "All other references of Table 3 are those of Wang et al. 2016, rounded to whole points.",
     )
@@ -313,7 +324,7 @@ def references_that_differ() -> Table:
 
 def _why(source: Reference, printed: Reference, used: Reference) -> str:
     if round(source.low) != printed.low:
-        return "two digits change places in Table 3"
+        return "two digits are swapped in Table 3"
     if source.low != used.low:
-        return "only 0 gives the means of Table 1"
+        return "only 0 reproduces the means of Table 1"
     return ""

@@ -1,4 +1,4 @@
-"""What the paper published: its scores, the references they are normalised by, its tables."""
+"""The paper's published scores, the references of its normalisation, and its tables."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class PublishedScore:
 
     Attributes:
         mean: of the maximal scores of three seeds.
-        std: what stands after ±.
+        std: their standard deviation.
     """
 
     mean: float
@@ -30,7 +30,7 @@ class PublishedScore:
 
 @dataclass(frozen=True)
 class PrintedRow:
-    """One row of Table 2, of which the first three are Table 1; everything in per cent."""
+    """One row of Table 2, whose first three rows are Table 1; in per cent."""
 
     baseline_mean: int
     baseline_median: int
@@ -45,24 +45,24 @@ PRINTED: Final[dict[str, PrintedRow]] = {
     "noisynet-a3c": PrintedRow(293, 80, 347, 94, 18),
     "noisynet-a3c-factorised": PrintedRow(293, 80, 276, 99, 24),
 }
-"""Tables 1 and 2 as printed, by the noisy agent."""
+"""Tables 1 and 2 as printed, by noisy agent."""
 
 REFERENCES: Final[dict[ReferenceName, str]] = {
     "unrounded": "references of Wang et al. 2016, unrounded, but 0 for Video Pinball's random",
     "printed": "references as printed in Table 3: rounded, with two digit slips",
 }
-"""The two normalisers; the paper's Table 1 comes out with the first only."""
+"""The two sets of references; only the first reproduces the paper's Table 1."""
 
 
-def _rows(name: str) -> list[dict[str, str]]:
+def _read_csv(name: str) -> list[dict[str, str]]:
     text = (files("noisynet") / "data" / name).read_text(encoding="utf-8")
     return list(csv.DictReader(text.splitlines()))
 
 
 @cache
 def published_scores() -> Mapping[str, Mapping[str, PublishedScore]]:
-    """Table 3: by agent, then by game; NoisyNet-A3C with factorised noise is not in it."""
-    rows = _rows("paper_scores.csv")
+    """Table 3, by agent and game; without factorised NoisyNet-A3C."""
+    rows = _read_csv("paper_scores.csv")
     columns = {agent: agent.replace("-", "_") for agent in AGENTS}
     return {
         agent: {
@@ -76,16 +76,16 @@ def published_scores() -> Mapping[str, Mapping[str, PublishedScore]]:
 
 @cache
 def atari_references(name: ReferenceName) -> Mapping[str, Reference]:
-    """The random and the human score of each of the 57 games."""
+    """The random and human scores of the 57 games."""
     if name == "printed":
-        rows, random = _rows("paper_scores.csv"), "random"
+        rows, random = _read_csv("paper_scores.csv"), "random"
     else:
-        rows, random = _rows("reference_scores.csv"), "random_used_for_means"
+        rows, random = _read_csv("reference_scores.csv"), "random_used_for_means"
     return {row["game"]: Reference(float(row[random]), float(row["human"])) for row in rows}
 
 
 @cache
 def source_references() -> Mapping[str, Reference]:
-    """The references exactly as Wang et al. published them, Video Pinball's random included."""
-    rows = _rows("reference_scores.csv")
+    """The references as published by Wang et al., Video Pinball's random score included."""
+    rows = _read_csv("reference_scores.csv")
     return {row["game"]: Reference(float(row["random"]), float(row["human"])) for row in rows}

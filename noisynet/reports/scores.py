@@ -1,8 +1,8 @@
-"""Statistics of scores: the paper's two equations, aggregates over tasks, bootstrap intervals.
+"""Statistics of scores: the paper's equations, aggregates over tasks, bootstrap intervals.
 
-Normalised scores are in per cent, as in the paper. A *task* is an environment; its *scores* are one
-number for each run. `Strata` holds the scores of several tasks, each with any number of runs, and
-may hold many resamples of them at once in its leading axes.
+Normalised scores are in per cent, as in the paper. A *task* is an environment, with one score for
+each run. `Strata` holds the scores of several tasks with any number of runs each. Its leading axes
+may hold many resamples at once.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ HUMAN: Final = 100.0
 
 @dataclass(frozen=True)
 class Reference:
-    """What a task's scores are normalised by.
+    """The scores by which a task is normalised.
 
     Attributes:
         low: the score that becomes 0; a random agent's, on Atari.
@@ -52,29 +52,29 @@ def relative_score(noisy: float, baseline: float, reference: Reference) -> float
 
 
 def improvement(noisy: float, baseline: float) -> float:
-    """The last column of Table 1: by how many per cent of the baseline a median is better."""
+    """The last column of Table 1: the gain of a median in per cent of the baseline's."""
     return 100 * (noisy - baseline) / baseline
 
 
 def run_score(curve: ArrayLike) -> float:
-    """The score of a run is the maximum of its curve (section 4.1); NaN where it has no point."""
+    """The score of a run: the maximum of its curve (section 4.1); NaN for an empty curve."""
     scores = np.asarray(curve, float)
     scores = scores[~np.isnan(scores)]
     return float(scores.max()) if scores.size else float("nan")
 
 
-def spread(scores: ArrayLike) -> float:
-    """What stands after ±: the standard deviation of the seeds, with n below the root.
+def standard_deviation(scores: ArrayLike) -> float:
+    """The population standard deviation over seeds.
 
-    With n, not n − 1, because the paper's own are: 300 ± 424 (Table 3, enduro) is the mean and
-    the deviation of 0, 0 and 900, for which n − 1 would give 520.
+    The paper divides by n, not n − 1: its 300 ± 424 (Table 3, enduro) is the mean and deviation of
+    0, 0 and 900, for which n − 1 would give 520.
     """
     return float(np.std(np.asarray(scores, float), ddof=0))
 
 
 @dataclass(frozen=True)
 class Tally:
-    """In how many tasks one agent scores higher than, as, and lower than another."""
+    """The number of tasks on which an agent scores higher than, equal to and below another."""
 
     wins: int
     ties: int
@@ -92,7 +92,7 @@ def tally(noisy: ArrayLike, baseline: ArrayLike) -> Tally:
 
 
 def mean_over_seeds(curves: ArrayLike) -> Floats:
-    """Average curves [S, K] at each point over the seeds that have it; NaN where none has."""
+    """Mean of curves [S, K] over the seeds that have a point, NaN if none has: [K]."""
     values = np.asarray(curves, float)
     present = ~np.isnan(values)
     total = np.where(present, values, 0.0).sum(axis=0)
@@ -117,24 +117,27 @@ class Strata:
 
     @classmethod
     def of(cls, tasks: Sequence[ArrayLike]) -> Strata:
-        """From the scores of each task; refuses a task without scores."""
+        """From the scores of each task.
+
+        Raises:
+            ValueError: There is no task, or one has no scores.
+        """
         arrays = [np.asarray(task, float).ravel() for task in tasks]
         if not arrays or not all(array.size for array in arrays):
             sizes = [array.size for array in arrays]
             raise ValueError(
-                f"expected at least one task and one score for each, got {sizes} scores; leave out "
-                "tasks without runs"
+                f"expected at least one task with at least one score each, got {sizes} scores"
             )
         return cls(np.concatenate(arrays), tuple(array.size for array in arrays))
 
     @property
     def starts(self) -> NDArray[np.int64]:
-        """Where each task's scores begin."""
+        """The offset of each task's scores."""
         return np.concatenate(([0], np.cumsum(self.counts)[:-1])).astype(np.int64)
 
     @property
     def repeated(self) -> bool:
-        """Whether every task has at least two runs, without which no interval is honest."""
+        """Whether every task has at least two runs, as intervals require."""
         return min(self.counts) > 1
 
     def task_means(self) -> Floats:
@@ -152,12 +155,12 @@ Statistic = Callable[[Strata], Floats]
 
 
 def mean_score(strata: Strata) -> Floats:
-    """Mean over tasks of the mean over runs: Table 1's."""
+    """Mean over tasks of the mean over runs, as in Table 1."""
     return np.asarray(strata.task_means().mean(axis=-1))
 
 
 def median_score(strata: Strata) -> Floats:
-    """Median over tasks of the mean over runs: Table 1's."""
+    """Median over tasks of the mean over runs, as in Table 1."""
     return np.asarray(np.median(strata.task_means(), axis=-1))
 
 
@@ -167,12 +170,12 @@ def interquartile_mean(strata: Strata) -> Floats:
 
 
 def optimality_gap(strata: Strata) -> Floats:
-    """By how much runs fall short of 100, on average; what exceeds 100 counts as 100."""
+    """Mean shortfall of runs from 100; scores above 100 count as 100."""
     return np.asarray(HUMAN - np.minimum(strata.values, HUMAN).mean(axis=-1))
 
 
 def probability_of_improvement(noisy: Strata, baseline: Strata) -> Floats:
-    """P(a run of `noisy` scores higher than one of `baseline`), mean over tasks; a tie is half."""
+    """P(a run of `noisy` scores higher than one of `baseline`), mean over tasks; a tie is ½."""
     _same_tasks(noisy, baseline)
     total = np.zeros(noisy.values.shape[:-1])
     for index in range(len(noisy.counts)):
@@ -192,7 +195,7 @@ def _same_tasks(first: Strata, second: Strata) -> None:
     if len(first.counts) != len(second.counts):
         raise ValueError(
             f"expected the same tasks for both agents, got {len(first.counts)} and "
-            f"{len(second.counts)}; compare them on the tasks that both have"
+            f"{len(second.counts)} tasks"
         )
 
 
@@ -201,7 +204,7 @@ def _same_tasks(first: Strata, second: Strata) -> None:
 
 @dataclass(frozen=True)
 class Estimate:
-    """A statistic with its interval; an interval of None says that runs are too few for one."""
+    """A statistic with its confidence interval, None if there are too few runs."""
 
     value: float
     interval: tuple[float, float] | None
@@ -224,7 +227,7 @@ def percentile_interval(samples: Floats, level: float = LEVEL) -> Floats:
 def estimate(
     statistic: Statistic, strata: Strata, *, seed: int, resamples: int = RESAMPLES
 ) -> Estimate:
-    """A statistic and its stratified bootstrap interval; the same seed gives the same interval."""
+    """A statistic and its stratified bootstrap interval, reproducible by `seed`."""
     interval = None
     if strata.repeated:
         drawn = resample(strata, np.random.default_rng(seed), resamples)
@@ -249,7 +252,7 @@ def estimate_improvement(
 def estimate_profile(
     strata: Strata, thresholds: ArrayLike, *, seed: int, resamples: int = RESAMPLES
 ) -> tuple[Floats, Floats | None]:
-    """A performance profile [K] and its pointwise interval [2, K], None where runs are too few."""
+    """A performance profile [K] and its pointwise interval [2, K], None with too few runs."""
     profile = performance_profile(strata, thresholds)
     if not strata.repeated:
         return profile, None

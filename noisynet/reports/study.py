@@ -1,4 +1,4 @@
-"""Runs that may be compared with each other, by contender and task; what is missing among them."""
+"""A study: runs that may be compared with each other, by contender and task."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ from functools import cached_property
 
 import numpy as np
 
-from noisynet.reports.agents import BASELINE, AgentKind, Contender, contender
+from noisynet.envs import parse_environment
+from noisynet.reports.agents import BASELINE, AgentKind, Contender, make_contender
+from noisynet.reports.load_metrics import NoiseMode
+from noisynet.reports.load_runs import FAMILY_TITLES, Protocol, ReportError, Run
 from noisynet.reports.published import source_references
-from noisynet.reports.reading import SUITES, Protocol, ReportError, Run
-from noisynet.reports.rows import Noise
 from noisynet.reports.scores import Floats, run_score
 
 
@@ -20,21 +21,21 @@ from noisynet.reports.scores import Floats, run_score
 class Study:
     """Runs of one family of environments under one protocol.
 
-    Value agents and actor-critic agents may have protocols of their own, as in the paper (200M and
-    320M frames); within either kind there is one.
+    Value and actor-critic agents may have different protocols, as in the paper (200M and 320M
+    frames). A task is an environment, followed by its options if they are not the most common ones.
 
     Attributes:
         name: of its files, as in "atari" or "atari-2".
-        suite: the family of environments.
+        family: the family of environments.
         protocols: by kind of agent.
-        horizons: the frames at which agents of each kind are compared: the budget, or less where
-            the user asked for less.
-        cells: the runs of each contender on each task, by seed.
-        notes: what was noticed when the runs were put together.
+        horizons: the frames at which agents of each kind are compared: the budget, or fewer if the
+            user asked for it.
+        cells: the runs of each contender on each task, ordered by seed.
+        notes: remarks for the reader of the report.
     """
 
     name: str
-    suite: str
+    family: str
     protocols: Mapping[AgentKind, Protocol]
     horizons: Mapping[AgentKind, int]
     cells: Mapping[tuple[Contender, str], tuple[Run, ...]] = field(repr=False)
@@ -52,18 +53,18 @@ class Study:
 
     @cached_property
     def seeds(self) -> tuple[int, ...]:
-        """Every seed that any run of the study has."""
+        """The seeds of all runs."""
         return tuple(sorted({run.seed for runs in self.cells.values() for run in runs}))
 
     @property
     def runs(self) -> list[Run]:
-        """All of them, in order."""
+        """All runs, ordered by contender, task and seed."""
         keys = sorted(self.cells)
         return [run for key in keys for run in self.cells[key]]
 
     @property
     def pairs(self) -> list[tuple[Contender, Contender]]:
-        """Noisy contenders, each with its baseline at its usual settings, where both have runs."""
+        """Every noisy contender with its baseline, which has no variant, if both have runs."""
         baselines = {c.agent: c for c in self.contenders if not c.variant}
         return [
             (noisy, baselines[BASELINE[noisy.agent]])
@@ -71,130 +72,156 @@ class Study:
             if BASELINE.get(noisy.agent) in baselines
         ]
 
-    def period(self, who: Contender) -> int:
-        """Frames from one evaluation of a contender to the next."""
-        return self.protocols[who.style.kind].period_frames
+    def period(self, contender: Contender) -> int:
+        """Frames between evaluations of a contender."""
+        return self.protocols[contender.style.kind].period_frames
 
-    def points(self, who: Contender) -> int:
-        """How many evaluations a whole run of a contender has."""
-        return self.horizons[who.style.kind] // self.period(who)
+    def points(self, contender: Contender) -> int:
+        """How many evaluations a complete run of a contender has."""
+        return self.horizons[contender.style.kind] // self.period(contender)
 
-    def frames(self, who: Contender) -> Floats:
-        """When a contender's evaluations take place: [K]."""
-        return np.arange(1, self.points(who) + 1, dtype=np.float64) * self.period(who)
+    def frames(self, contender: Contender) -> Floats:
+        """The frames of a contender's evaluations: [K]."""
+        return np.arange(1, self.points(contender) + 1, dtype=np.float64) * self.period(contender)
 
     def is_complete(self, run: Run) -> bool:
-        """Whether a run has its evaluation at the horizon."""
-        expected = self.points(contender(run.agent))
+        """Whether a run was evaluated at the horizon."""
+        expected = self.points(make_contender(run.agent))
         return expected > 0 and bool((run.curve.points >= expected).any())
 
-    def complete(self, who: Contender, task: str) -> list[Run]:
-        """The runs that count in tables."""
-        return [run for run in self.cells.get((who, task), ()) if self.is_complete(run)]
+    def complete(self, contender: Contender, task: str) -> list[Run]:
+        """The complete runs of a contender on a task."""
+        return [run for run in self.cells.get((contender, task), ()) if self.is_complete(run)]
 
-    def tasks_of(self, *who: Contender) -> list[str]:
-        """The tasks on which every one of the contenders has a complete run."""
-        return [task for task in self.tasks if all(self.complete(one, task) for one in who)]
+    def tasks_of(self, *contenders: Contender) -> list[str]:
+        """The tasks on which each of the contenders has a complete run."""
+        return [task for task in self.tasks if all(self.complete(one, task) for one in contenders)]
 
     def curves(
-        self, who: Contender, task: str, *, noise: Noise | None = None, unfinished: bool = False
+        self,
+        contender: Contender,
+        task: str,
+        *,
+        noise: NoiseMode | None = None,
+        unfinished: bool = False,
     ) -> Floats:
-        """Scores of each run at each evaluation up to the horizon: [S, K], NaN where there is none.
+        """Scores of each run at each evaluation up to the horizon: [S, K], NaN for missing ones.
 
         Args:
-            who: whose.
-            task: on what.
-            noise: with noise on or off; None: whichever is *the* score.
-            unfinished: whether runs that have not reached the horizon are included.
+            contender: the agent.
+            task: the environment.
+            noise: with noise on or off; None for the mode of the run's score.
+            unfinished: whether to include runs that have not reached the horizon.
         """
-        runs = self.cells.get((who, task), ()) if unfinished else self.complete(who, task)
-        found = np.full((len(runs), self.points(who)), np.nan)
+        runs = (
+            self.cells.get((contender, task), ()) if unfinished else self.complete(contender, task)
+        )
+        found = np.full((len(runs), self.points(contender)), np.nan)
         for row, run in zip(found, runs, strict=True):
             curve = run.curve if noise is None else run.curves.get(noise)
             if curve is not None:
-                within = (curve.points >= 1) & (curve.points <= self.points(who))
+                within = (curve.points >= 1) & (curve.points <= self.points(contender))
                 row[curve.points[within] - 1] = curve.scores[within]
         return found
 
-    def scores(self, who: Contender, task: str, noise: Noise | None = None) -> Floats:
+    def scores(self, contender: Contender, task: str, noise: NoiseMode | None = None) -> Floats:
         """The score of each complete run: the maximum of its curve, [S]."""
-        found = np.array([run_score(curve) for curve in self.curves(who, task, noise=noise)])
+        found = np.array([run_score(curve) for curve in self.curves(contender, task, noise=noise)])
         return np.asarray(found[~np.isnan(found)], float)
 
-    def missing(self) -> list[Missing]:
-        """What a full study of these contenders, tasks and seeds would have besides."""
+    def missing(self) -> list[MissingRuns]:
+        """The runs that are missing or unfinished, given the contenders, tasks and seeds."""
         return [
             found
-            for who in self.contenders
+            for contender in self.contenders
             for task in self.tasks
-            if (found := self._missing(who, task)) is not None
+            if (found := self._missing(contender, task)) is not None
         ]
 
-    def _missing(self, who: Contender, task: str) -> Missing | None:
-        runs = {run.seed: run for run in self.cells.get((who, task), ())}
+    def _missing(self, contender: Contender, task: str) -> MissingRuns | None:
+        runs = {run.seed: run for run in self.cells.get((contender, task), ())}
         absent = tuple(seed for seed in self.seeds if seed not in runs)
         unfinished = tuple(s for s, run in sorted(runs.items()) if not self.is_complete(run))
         if not absent and not unfinished:
             return None
         states = tuple(runs[seed].state for seed in unfinished)
-        return Missing(who, task, absent, unfinished, states)
+        return MissingRuns(contender, task, absent, unfinished, states)
 
     def missing_games(self) -> list[str]:
-        """The games of the paper's 57 that no run of this study plays; none outside Atari."""
-        if self.suite != "atari":
+        """Which of the paper's 57 games have no run; empty outside Atari."""
+        if self.family != "atari":
             return []
         return [game for game in source_references() if f"atari/{game}" not in self.tasks]
 
 
+def task_game(task: str) -> tuple[str, str]:
+    """The family and game of a task, without its options."""
+    return parse_environment(task.partition(" ")[0])
+
+
+def table_label(task: str) -> str:
+    """The name of a task in tables: Atari games without their family."""
+    return task.removeprefix("atari/")
+
+
+def figure_label(task: str) -> str:
+    """The name of a task in figures: without its family, Deep Sea with its size."""
+    family, game = task_game(task)
+    label = game + task.removeprefix(f"{family}/{game}")
+    if family == "deep_sea":
+        return f"deep sea {label}"
+    return label.replace("_", " ") if family == "atari" else label
+
+
 @dataclass(frozen=True)
-class Missing:
-    """Runs of a contender on a task that are not there or not complete.
+class MissingRuns:
+    """Missing and unfinished runs of a contender on a task.
 
     Attributes:
-        who: the contender.
-        task: the task.
-        absent: seeds that other contenders or tasks have, but this one has not.
+        contender: the agent.
+        task: the environment.
+        absent: seeds without a run.
         unfinished: seeds whose runs have not reached the horizon.
         states: of the unfinished runs.
     """
 
-    who: Contender
+    contender: Contender
     task: str
     absent: tuple[int, ...]
     unfinished: tuple[int, ...]
     states: tuple[str, ...]
 
 
-# --- putting runs together -----------------------------------------------------------------------
+# --- grouping runs -------------------------------------------------------------------------------
 
 
 def make_studies(runs: Sequence[Run], at_frames: int | None = None) -> list[Study]:
-    """Separate runs that must not be compared; the larger studies come first.
+    """Group runs into studies, the largest first.
 
     Args:
         runs: any runs.
-        at_frames: compare after so many frames instead of at the end of the budget.
+        at_frames: compare runs after this many frames instead of at the end of the budget.
 
     Raises:
         ReportError: Two runs of one agent with the same settings, environment and seed.
     """
     studies = []
-    for suite in SUITES:
-        of_suite = [run for run in runs if run.suite == suite]
+    for family in FAMILY_TITLES:
+        of_suite = [run for run in runs if run.family == family]
         groups = _comparable(of_suite)
-        said = _separated(suite, groups) if len(groups) > 1 else ()
+        notes = _protocol_notes(family, groups) if len(groups) > 1 else ()
         for number, group in enumerate(groups, start=1):
-            name = suite if number == 1 else f"{suite}-{number}"
-            studies.append(_study(name, suite, group, at_frames, said))
+            name = family if number == 1 else f"{family}-{number}"
+            studies.append(_study(name, family, group, at_frames, notes))
     return sorted(studies, key=lambda study: -len(study.runs))
 
 
 def _comparable(runs: Iterable[Run]) -> list[list[Run]]:
-    """Runs by protocol; each kind of agent may have its own where there is no doubt which."""
+    """Groups of comparable runs: one if each kind of agent has one protocol, else by protocol."""
     protocols: dict[AgentKind, Counter[Protocol]] = defaultdict(Counter)
     by_protocol: dict[Protocol, list[Run]] = defaultdict(list)
     for run in runs:
-        protocols[contender(run.agent).style.kind][run.protocol] += 1
+        protocols[make_contender(run.agent).style.kind][run.protocol] += 1
         by_protocol[run.protocol].append(run)
     if all(len(found) == 1 for found in protocols.values()):
         together = [run for group in by_protocol.values() for run in group]
@@ -202,54 +229,56 @@ def _comparable(runs: Iterable[Run]) -> list[list[Run]]:
     return sorted(by_protocol.values(), key=lambda group: (-len(group), group[0].protocol))
 
 
-def _separated(suite: str, groups: Sequence[Sequence[Run]]) -> tuple[str, ...]:
+def _protocol_notes(family: str, groups: Sequence[Sequence[Run]]) -> tuple[str, ...]:
     listed = "; ".join(
         f"({number}) {group[0].protocol}: {len(group)} runs"
         for number, group in enumerate(groups, start=1)
     )
     return (
-        f"Runs on {SUITES[suite]} have {len(groups)} different budgets or evaluation protocols and "
-        f"are compared within each only: {listed}.",
+        f"Runs on {FAMILY_TITLES[family]} have {len(groups)} different budgets or evaluation "
+        f"protocols and are compared within each only: {listed}.",
     )
 
 
 def _study(
-    name: str, suite: str, runs: Sequence[Run], at_frames: int | None, said: Sequence[str]
+    name: str, family: str, runs: Sequence[Run], at_frames: int | None, notes: Sequence[str]
 ) -> Study:
-    names, notes = _contenders(runs)
-    tasks, more = _tasks(runs)
+    contenders, contender_notes = _contenders(runs)
+    tasks, task_notes = _tasks(runs)
     cells: dict[tuple[Contender, str], list[Run]] = defaultdict(list)
     for run in runs:
-        cells[names[id(run)], tasks[id(run)]].append(run)
+        cells[contenders[id(run)], tasks[id(run)]].append(run)
     ordered = {key: tuple(sorted(found, key=lambda run: run.seed)) for key, found in cells.items()}
     _refuse_duplicates(ordered)
-    protocols = {contender(run.agent).style.kind: run.protocol for run in runs}
+    protocols = {make_contender(run.agent).style.kind: run.protocol for run in runs}
     horizons = {
         kind: min(protocol.budget_frames, at_frames or protocol.budget_frames)
         for kind, protocol in protocols.items()
     }
-    return Study(name, suite, protocols, horizons, ordered, (*said, *notes, *more))
+    return Study(
+        name, family, protocols, horizons, ordered, (*notes, *contender_notes, *task_notes)
+    )
 
 
 def _contenders(runs: Sequence[Run]) -> tuple[dict[int, Contender], list[str]]:
-    """Who each run is of, by the run's `id`: agents with several settings become several."""
+    """The contender of each run, by the run's `id`, and notes on different settings."""
     names: dict[int, Contender] = {}
     notes = []
     for agent in sorted({run.agent for run in runs}):
         of_agent = [run for run in runs if run.agent == agent]
         kinds = Counter(tuple(sorted(run.settings.items())) for run in of_agent)
-        usual = dict(max(kinds.items(), key=lambda counted: (counted[1], counted[0]))[0])
+        common = dict(max(kinds.items(), key=lambda counted: (counted[1], counted[0]))[0])
         settings_of_task = defaultdict(set)
         for run in of_agent:
             settings_of_task[run.environment].add(tuple(sorted(run.settings.items())))
         several = any(len(found) > 1 for found in settings_of_task.values())
         for run in of_agent:
-            variant = _difference(run.settings, usual) if several else ""
-            names[id(run)] = contender(agent, variant)
-        differing = sorted({_difference(dict(kind), usual) for kind in kinds} - {""})
+            variant = _difference(run.settings, common) if several else ""
+            names[id(run)] = make_contender(agent, variant)
+        differing = sorted({_difference(dict(kind), common) for kind in kinds} - {""})
         if several:
             notes.append(
-                f"{agent} has runs with different settings, which are compared as different "
+                f"Runs of {agent} have different settings and are compared as different "
                 f"agents: {'; '.join(differing)}."
             )
         elif differing:
@@ -259,44 +288,44 @@ def _contenders(runs: Sequence[Run]) -> tuple[dict[int, Contender], list[str]]:
     return names, notes
 
 
-def _difference(settings: Mapping[str, str], usual: Mapping[str, str]) -> str:
-    keys = [key for key in {**usual, **settings} if settings.get(key) != usual.get(key)]
+def _difference(settings: Mapping[str, str], common: Mapping[str, str]) -> str:
+    keys = [key for key in {**common, **settings} if settings.get(key) != common.get(key)]
     return ", ".join(f"{key}={settings.get(key, 'nothing')}".replace('"', "") for key in keys)
 
 
 def _tasks(runs: Sequence[Run]) -> tuple[dict[int, str], list[str]]:
-    """What each run plays, by the run's `id`: an environment with several options is several."""
+    """The task of each run, by the run's `id`, and notes on environment options."""
     names, notes = {}, []
     for environment in sorted({run.environment for run in runs}):
         of_task = [run for run in runs if run.environment == environment]
         kinds = Counter(run.options for run in of_task)
-        usual = max(kinds, key=lambda options: (kinds[options], options))
+        common = max(kinds, key=lambda options: (kinds[options], options))
         for run in of_task:
-            name = environment if run.options == usual else f"{environment} {run.options}"
+            name = environment if run.options == common else f"{environment} {run.options}"
             names[id(run)] = name
         if len(kinds) > 1:
             notes.append(
-                f"{environment} has runs with different options, which are compared as different "
+                f"Runs on {environment} have different options and are compared as different "
                 f"environments: {'; '.join(sorted(kinds))}."
             )
-        elif usual != "{}":
-            notes.append(f"{environment} has options: {usual}.")
+        elif common != "{}":
+            notes.append(f"{environment} has options: {common}.")
     return names, notes
 
 
 def _refuse_duplicates(cells: Mapping[tuple[Contender, str], Sequence[Run]]) -> None:
     lines = []
-    for (who, task), runs in sorted(cells.items()):
+    for (contender, task), runs in sorted(cells.items()):
         by_seed: dict[int, list[Run]] = defaultdict(list)
         for run in runs:
             by_seed[run.seed].append(run)
         lines += [
-            f"  {who.title} on {task}, seed {seed}: {', '.join(run.name for run in same)}"
+            f"  {contender.title} on {task}, seed {seed}: {', '.join(run.name for run in same)}"
             for seed, same in by_seed.items()
             if len(same) > 1
         ]
     if lines:
         raise ReportError(
-            "expected one run for each agent, environment and seed, found several with the same "
-            "settings:\n" + "\n".join(lines) + "\nleave all but one of each out, or move them away"
+            "expected one run per agent, environment and seed, got several with the same "
+            "settings:\n" + "\n".join(lines) + "\nleave out or move away all but one of each"
         )

@@ -1,4 +1,4 @@
-"""Runs that survive: the run folder, its lock, metrics, traces, checkpoints. Needs no torch."""
+"""Run folders: lock, status, metrics, traces and checkpoints. Imports without torch."""
 
 from __future__ import annotations
 
@@ -11,13 +11,23 @@ from noisynet.runs.checkpoint import (
     save_checkpoint,
 )
 from noisynet.runs.files import RunDamaged, RunError, StorageError, write_atomically
-from noisynet.runs.lock import Owner, RunLock, RunLocked
+from noisynet.runs.lock import EXIT_LOCKED, Owner, RunLock, RunLocked
 from noisynet.runs.metrics import MetricsLog, read_metrics
 from noisynet.runs.segments import SegmentHashes
-from noisynet.runs.store import Difference, RunFolder, RunMismatch, RunState
+from noisynet.runs.store import (
+    CHANGEABLE_SETTINGS,
+    Difference,
+    RunFolder,
+    RunMismatch,
+    RunStatus,
+    compare_configs,
+    find_run_folders,
+)
 from noisynet.runs.traces import Trace, TraceFile, list_traces, read_traces, write_traces
 
 __all__ = [
+    "CHANGEABLE_SETTINGS",
+    "EXIT_LOCKED",
     "Checkpoint",
     "CheckpointMismatch",
     "Difference",
@@ -30,12 +40,14 @@ __all__ = [
     "RunLock",
     "RunLocked",
     "RunMismatch",
-    "RunState",
+    "RunStatus",
     "SegmentHashes",
     "Skipped",
     "StorageError",
     "Trace",
     "TraceFile",
+    "compare_configs",
+    "find_run_folders",
     "list_traces",
     "load_newest",
     "read_metrics",

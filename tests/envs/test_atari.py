@@ -1,4 +1,4 @@
-"""Atari against the emulator's own interface, stepped by hand."""
+"""Atari against ALE's single-environment interface."""
 
 from __future__ import annotations
 
@@ -236,7 +236,7 @@ def test_original_pong_has_the_three_actions_of_the_papers_time() -> None:
             np.testing.assert_array_equal(one.frame, other.frame)
 
 
-def test_closing_while_a_step_is_under_way_does_not_hang() -> None:
+def test_closing_between_send_and_recv_does_not_hang() -> None:
     env = AtariEnvironment("pong", 2)
     env.start([1, 2])
     env.send(np.array([0, 0]))

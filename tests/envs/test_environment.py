@@ -18,6 +18,7 @@ SPEC = EnvironmentSpec(
     frame_dtype="float32",
     stack=1,
     frames_per_step=1,
+    pixel_scale=1.0,
 )
 
 
@@ -152,9 +153,9 @@ def test_calls_out_of_order_are_refused() -> None:
         env.recv()
     env.start([1])
     env.send(actions(0))
-    with pytest.raises(RuntimeError, match=r"send .* under way: call recv"):
+    with pytest.raises(RuntimeError, match=r"send .* between send and recv: call recv"):
         env.send(actions(0))
-    with pytest.raises(RuntimeError, match=r"start .* under way: call recv"):
+    with pytest.raises(RuntimeError, match=r"start .* between send and recv: call recv"):
         env.start([1])
     env.recv()
 

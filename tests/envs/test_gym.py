@@ -9,9 +9,12 @@ from typing import Any
 import gymnasium
 import numpy as np
 import pytest
+import torch
 from gymnasium import spaces
 from numpy.typing import NDArray
 
+from noisynet.agents import ValueAgent
+from noisynet.config import build_config
 from noisynet.envs import GymEnvironment, make_environment
 
 PROBE = "noisynet-test/Probe-v0"
@@ -112,6 +115,30 @@ def test_uint8_images_stay_uint8_with_channels_first(
         np.testing.assert_array_equal(env.start([1])[0], expected)
 
 
+@pytest.mark.parametrize("shape", [(6, 5, 3), (10, 10), (84, 84, 3)])
+def test_byte_images_of_any_size_are_scaled_and_binary_channels_are_not(
+    shape: tuple[int, ...],
+) -> None:
+    config = build_config("dqn", "gym/CartPole-v1", settings=["network.hidden=[8]"])
+    picture = np.random.default_rng(0).integers(2, size=shape, dtype=np.uint8)
+    values = []
+    for high, scale in ((255, 1 / 255), (1, 1.0)):
+        space = spaces.Box(0, high, shape=shape, dtype=np.uint8)
+        with probe(space, picture * np.uint8(high)) as env:
+            assert env.spec.pixel_scale == scale
+            observation = torch.from_numpy(env.start([1])[:, None])  # [N, stack, *frame]
+            values.append(ValueAgent(config, env.spec).online(observation))
+    torch.testing.assert_close(*values)
+
+
+@pytest.mark.parametrize(
+    "space", [box((3,), np.float32), spaces.Discrete(4), spaces.Box(0, 255, (5,), np.uint8)]
+)
+def test_vectors_are_not_scaled(space: spaces.Space[Any]) -> None:
+    with probe(space, None) as env:
+        assert env.spec.pixel_scale == 1
+
+
 def test_discrete_states_become_one_hot_counted_from_their_start() -> None:
     with probe(spaces.Discrete(4, start=10), np.int64(12)) as env:
         assert env.start([1]).tolist() == [[0, 0, 1, 0]]
@@ -176,7 +203,7 @@ def test_a_reward_that_is_not_finite_is_named(
     with probe(box((1,), np.float32), [0.0]) as env:
         env.start([1])
         monkeypatch.setattr(Probe, "step", lambda *_: ([0.0], reward, False, False, {}))
-        message = rf"expected a finite reward of gym/{PROBE}, got {reward} after action 1; mend"
+        message = rf"expected a finite reward from gym/{PROBE}, got {reward} after action 1; fix"
         with pytest.raises(ValueError, match=message):
             env.step(np.array([1]))
 
@@ -196,7 +223,7 @@ def test_screens_come_from_render_when_asked_for() -> None:
 def test_a_screen_that_needs_a_missing_package_names_it() -> None:
     with make_environment("gym/CartPole-v1", colour=True) as env:
         env.start([1])
-        with pytest.raises(ImportError, match="cannot draw its screen: pygame"):
+        with pytest.raises(ImportError, match="cannot render its screen: pygame"):
             env.screen(0)
 
 

@@ -1,4 +1,4 @@
-"""MinAtar against its own class, stepped by hand."""
+"""MinAtar against its own class."""
 
 from __future__ import annotations
 
@@ -37,8 +37,9 @@ def test_each_game_is_minatars_own_from_its_seed_on(game: str) -> None:
                     break
 
 
-def test_planes_hold_zeros_and_ones() -> None:
+def test_channels_are_binary_and_not_scaled() -> None:
     with make_environment("minatar/breakout") as env:
+        assert env.spec.pixel_scale == 1
         assert set(np.unique(env.start([0]))) == {0, 1}
 
 
@@ -50,7 +51,7 @@ def test_the_last_action_of_an_episode_does_not_stick_to_the_next_one() -> None:
     with MinAtarEnvironment("breakout", sticky_action_prob=1.0) as env:
         expected = first_frame(env)
         env.start([5])
-        # By hand, since with probability 1 no action of the agent is ever taken.
+        # Set directly: with probability 1 the agent's actions are never used.
         env._games[0].last_action = 3
         env.step(np.array([3]))
         np.testing.assert_array_equal(first_frame(env), expected)

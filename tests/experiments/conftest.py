@@ -1,4 +1,4 @@
-"""Sweeps in real processes, of runs that learn nothing, and what is left of them."""
+"""Sweeps of stub runs in real processes."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from typing import Any, Final
 import pytest
 from rich.console import Console
 
-from noisynet.experiments import build_plan, run_sweep
-from noisynet.experiments.carrying import How
-from noisynet.runs import RunFolder, read_metrics
+from noisynet.experiments import RunSpec, build_plan, run_sweep
+from noisynet.experiments.job import ProcessOptions
+from noisynet.runs import MetricsLog, RunFolder, read_metrics
 
 CONTROLLER: Final = Path(__file__).with_name("controller.py")
 STUB: Final = Path(__file__).with_name("stub_run.py")
@@ -48,23 +48,37 @@ NAMES: Final = tuple(
 
 
 def until(condition: Callable[[], object]) -> None:
-    """Wait for something that another process does; the test's time limit is the only one."""
+    """Wait for another process; the test's timeout is the only limit."""
     while not condition():
         time.sleep(0.02)
 
 
 def has_ended(pid: int) -> bool:
-    """Whether there is no such process any more."""
+    """Whether the process does not exist any more."""
     return not Path(f"/proc/{pid}").exists()
 
 
+def write_logs(spec: RunSpec, state: str, frames: int, *, evaluations: int = 0) -> RunFolder:
+    """Write the folder of a run that took 10 s for 500 steps and 50 s for an evaluation."""
+    stored = spec.config.model_dump(mode="json")
+    folder = RunFolder.create_or_open(spec.folder, stored, must_match=["agent"])
+    with MetricsLog(folder.timing_path) as timing, MetricsLog(folder.metrics_path) as metrics:
+        for steps in range(500, frames + 1, 500):
+            timing.append({"kind": "train", "frames": steps, "seconds": 10, "steps_per_second": 50})
+            metrics.append({"kind": "train", "frames": steps, "steps": steps})
+        for _ in range(evaluations):
+            timing.append({"kind": "evaluation", "frames": frames, "seconds": 50})
+    folder.write_status(state, frames=frames, score=None)  # type: ignore[arg-type]
+    return folder
+
+
 class Sweeps:
-    """A plan, a folder for its runs, and processes that carry it out.
+    """A plan, a folder for its runs, and the sweeps that run it.
 
     Attributes:
         out: parent of the run folders.
-        gate: a file that lets held runs go on.
-        orders: a file with what is to happen to the runs.
+        gate: the file that held runs wait for.
+        orders: the file that tells the stub runs what to do.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -75,7 +89,7 @@ class Sweeps:
         self.started: list[subprocess.Popen[str]] = []
 
     def order(self, orders: dict[str, dict[str, Any]]) -> None:
-        """What is to happen to the runs, by name: see stub_run.py."""
+        """Write the orders of the runs, by name: see stub_run.py."""
         given = {
             spec.name: {
                 "config": spec.config.model_dump(mode="json"),
@@ -87,7 +101,7 @@ class Sweeps:
         self.orders.write_text(json.dumps(given))
 
     def start(self, kind: str = "stub", **options: Any) -> subprocess.Popen[str]:
-        """A sweep, which nobody waits for yet."""
+        """Start a sweep in the background."""
         environment = {**os.environ, "STUB_ORDERS": str(self.orders), "COLUMNS": "200"}
         process = subprocess.Popen(
             [sys.executable, CONTROLLER, kind, self.plan, self.out, json.dumps(options)],
@@ -101,49 +115,51 @@ class Sweeps:
         return process
 
     def run(self, **options: Any) -> tuple[int, str, str]:
-        """A sweep in this process: its exit code, what it says at the end and what on the way."""
-        told = StringIO()
+        """Run a sweep in this process: its exit code, its summary and its log."""
+        log = StringIO()
         with pytest.MonkeyPatch.context() as patch:
             patch.setenv("STUB_ORDERS", str(self.orders))
-            console = Console(file=told, width=200)
-            how = How(tensorboard=False, program=(sys.executable, str(STUB)))
-            summary = run_sweep(str(self.plan), out=self.out, console=console, how=how, **options)
-        return summary.exit_code, f"{summary}\n", told.getvalue()
+            console = Console(file=log, width=200)
+            stub = ProcessOptions(tensorboard=False, program=(sys.executable, str(STUB)))
+            summary = run_sweep(
+                str(self.plan), out=self.out, console=console, process_options=stub, **options
+            )
+        return summary.exit_code, f"{summary}\n", log.getvalue()
 
     def frames(self, name: str) -> int:
-        """Of the newest checkpoint of a run."""
+        """The frames of a run's newest checkpoint."""
         return int((self.status(name) or {}).get("frames", 0))
 
-    def have_come_to(self, frames: int, names: Sequence[str]) -> bool:
-        """Whether these runs have checkpoints at just so many frames."""
+    def are_at(self, frames: int, names: Sequence[str]) -> bool:
+        """Whether the newest checkpoints of these runs are at this frame."""
         return all(self.frames(name) == frames for name in names)
 
     def status(self, name: str) -> dict[str, Any] | None:
-        """Of a run."""
+        """The contents of a run's status.json."""
         return RunFolder(self.out / name).read_status()
 
     def starts(self, name: str) -> list[int]:
-        """At which frames the processes of a stubbed run began."""
+        """The frames at which the processes of a stub run started."""
         rows = read_metrics(RunFolder(self.out / name).metrics_path)
         return [row["frames"] for row in rows if row["kind"] == "start"]
 
     def pid(self, name: str) -> int:
-        """Of the process that is at a run."""
+        """The process that holds a run's lock."""
         holder = RunFolder(self.out / name).holder()
         assert holder is not None
         return holder.pid
 
-    def is_taken(self, name: str) -> bool:
-        """Whether a process is at a run."""
+    def is_locked(self, name: str) -> bool:
+        """Whether a process holds a run's lock."""
         return RunFolder(self.out / name).holder() is not None
 
-    def traces(self, name: str) -> tuple[int, int, int]:
-        """What tells whether a run's metrics were touched."""
+    def metrics_stat(self, name: str) -> tuple[int, int, int]:
+        """Changes whenever a run's metrics are written."""
         found = RunFolder(self.out / name).metrics_path.stat()
         return found.st_ino, found.st_mtime_ns, found.st_size
 
     def close(self) -> None:
-        """End what a failed test has left."""
+        """Kill what a failed test has left running."""
         for process in self.started:
             if process.poll() is None:
                 process.kill()

@@ -1,4 +1,4 @@
-"""`noisynet sweep` in a process of its own (not a test).
+"""Runs a sweep in a process of its own (not a test).
 
 Arguments: "stub" or "real", the plan, the parent of the run folders, and options of `run_sweep` as
 JSON.
@@ -12,21 +12,25 @@ import sys
 from pathlib import Path
 
 from noisynet.experiments import PlanError, run_sweep
-from noisynet.experiments.carrying import How
+from noisynet.experiments.job import ProcessOptions
 
 STUB = Path(__file__).with_name("stub_run.py")
 
 
 def main() -> None:
-    """Carry out the plan."""
+    """Run the sweep."""
     kind, plan, out, options = sys.argv[1:]
-    how = How(tensorboard=False)
+    process_options = ProcessOptions(tensorboard=False)
     if kind == "stub":
-        # Workers of a cluster have another environment than this process.
+        # Workers of a Ray cluster do not inherit the environment variables of this process.
         orders = f"STUB_ORDERS={os.environ['STUB_ORDERS']}"
-        how = How(tensorboard=False, program=("env", orders, sys.executable, str(STUB)))
+        process_options = ProcessOptions(
+            tensorboard=False, program=("env", orders, sys.executable, str(STUB))
+        )
     try:
-        summary = run_sweep(plan, out=Path(out), how=how, **json.loads(options))
+        summary = run_sweep(
+            plan, out=Path(out), process_options=process_options, **json.loads(options)
+        )
     except (PlanError, ImportError) as error:
         sys.stderr.write(f"{error}\n")
         sys.exit(2)

@@ -1,11 +1,10 @@
-"""A run that learns nothing, in the place of `noisynet train` (not a test).
+"""Replaces `noisynet train` by a run that learns nothing (not a test).
 
-It keeps its folder as a real run does: configuration, lock, status, metrics and a checkpoint every
-50 frames, and goes on from there. Its configuration, and what is to happen to it, stand in the JSON
-file that STUB_ORDERS names, by the run's name:
+It writes its folder as a real run does: configuration, lock, status, metrics and a checkpoint every
+50 frames, from which it resumes. The JSON file STUB_ORDERS has, by the run's name:
     config: as in config.json;
-    hold_at: waits at this frame until the file `open` is there;
-    kill_at: kills itself at this frame, as often as `kills` says;
+    hold_at: waits at this frame until the file `open` exists;
+    kill_at: kills itself at this frame, `kills` times;
     fail_at: ends with an error at this frame;
     refuse: ends with an error before anything is created.
 """
@@ -22,14 +21,14 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, NoReturn
 
-from noisynet.experiments.run_process import end_with
-from noisynet.runs import MetricsLog, RunError, RunFolder
+from noisynet.experiments.run_process import exit_with_parent
+from noisynet.runs import EXIT_LOCKED, MetricsLog, RunFolder, RunLocked
 
 CHECKPOINT_FRAMES = 50
 
 
 class StubRun:
-    """A run under way."""
+    """A run in progress."""
 
     def __init__(self, folder: RunFolder, total: int, orders: dict[str, Any]) -> None:
         self.folder, self.total, self.orders = folder, total, orders
@@ -92,8 +91,8 @@ def leave(message: str, code: int) -> NoReturn:
 
 
 def main() -> None:
-    """Be a run."""
-    end_with(int(sys.argv[1]))
+    """Run the stub."""
+    exit_with_parent(int(sys.argv[1]))
     parser = argparse.ArgumentParser()
     for positional in ("train", "agent", "environment"):
         parser.add_argument(positional)
@@ -101,19 +100,19 @@ def main() -> None:
         parser.add_argument(option, required=True)
     parser.add_argument("--set", action="append", default=[])
     parser.add_argument("--no-tensorboard", action="store_true")
-    said = parser.parse_args(sys.argv[2:])
-    orders = json.loads(Path(os.environ["STUB_ORDERS"]).read_text())[said.name]
+    given = parser.parse_args(sys.argv[2:])
+    orders = json.loads(Path(os.environ["STUB_ORDERS"]).read_text())[given.name]
     if "refuse" in orders:
         leave(orders["refuse"], 2)
     stored = orders["config"]
     identity = [key for key in stored if key != "frames"]
-    path = Path(said.out) / said.name
+    path = Path(given.out) / given.name
     try:
         folder = RunFolder.create_or_open(path, stored, must_match=identity)
         with folder.lock():
             code = StubRun(folder, stored["frames"], orders).run()
-    except RunError as error:
-        leave(str(error), 1)
+    except RunLocked as error:
+        leave(str(error), EXIT_LOCKED)
     sys.exit(code)
 
 

@@ -1,4 +1,4 @@
-"""Sweeps of runs that really train."""
+"""Sweeps of runs that train."""
 
 from __future__ import annotations
 
@@ -12,29 +12,29 @@ from experiments.conftest import NAMES, Sweeps, has_ended, until
 from noisynet.runs import read_metrics
 
 
-def test_a_run_that_really_trains(sweeps: Sweeps) -> None:
+def test_a_sweep_of_one_run(sweeps: Sweeps) -> None:
     sweep = sweeps.start("real", agents="noisynet-dqn", environments="deep_sea/4")
-    said, on_the_way = sweep.communicate()
-    assert (sweep.returncode, "1 of 1 runs done" in said) == (0, True), on_the_way
+    summary, log = sweep.communicate()
+    assert (sweep.returncode, "1 of 1 runs done" in summary) == (0, True), log
     status = sweeps.status(NAMES[1]) or {}
     assert (status["state"], status["frames"]) == ("finished", 400)
     assert "frame 150: score" in (sweeps.out / f"{NAMES[1]}.log").read_text()
 
 
 @pytest.mark.slow
-def test_an_environment_that_nobody_has_registered_fails_its_run(sweeps: Sweeps) -> None:
+def test_an_unregistered_environment_fails_its_run(sweeps: Sweeps) -> None:
     sweep = sweeps.start("real", agents="dqn", environments="gym/NoSuchGame-v0,deep_sea/4")
-    said, on_the_way = sweep.communicate()
-    assert (sweep.returncode, "1 of 2 runs done, 1 failed" in said) == (1, True), on_the_way
-    assert "gym/NoSuchGame-v0/dqn/seed-0: expected gym/<id> with a registered" in said
+    summary, log = sweep.communicate()
+    assert (sweep.returncode, "1 of 2 runs done, 1 failed" in summary) == (1, True), log
+    assert "gym/NoSuchGame-v0/dqn/seed-0: expected gym/<id> with a registered" in summary
 
 
 def finished(sweeps: Sweeps) -> list[str]:
-    """The runs that are done, and whose process has ended."""
+    """The runs that are done and not locked."""
     return [
         name
         for name in NAMES
-        if (sweeps.status(name) or {}).get("state") == "finished" and not sweeps.is_taken(name)
+        if (sweeps.status(name) or {}).get("state") == "finished" and not sweeps.is_locked(name)
     ]
 
 
@@ -44,38 +44,38 @@ def frames_of_training(sweeps: Sweeps, name: str) -> list[int]:
 
 
 @pytest.mark.slow
-def test_two_agents_on_two_environments_with_a_controller_that_is_killed_twice(
+def test_two_agents_on_two_environments_with_a_sweep_killed_twice(
     sweeps: Sweeps,
 ) -> None:
     seen: dict[str, tuple[int, int, int]] = {}
     for count in (1, 2):
         controller = sweeps.start("real", jobs=1)
         until(lambda count=count: len(finished(sweeps)) >= count)  # type: ignore[misc]
-        until(lambda: any(sweeps.is_taken(name) for name in NAMES))
-        until(lambda: any(sweeps.frames(name) and sweeps.is_taken(name) for name in NAMES))
-        taken = next(name for name in NAMES if sweeps.is_taken(name))
-        pid = sweeps.pid(taken)
+        until(lambda: any(sweeps.is_locked(name) for name in NAMES))
+        until(lambda: any(sweeps.frames(name) and sweeps.is_locked(name) for name in NAMES))
+        locked = next(name for name in NAMES if sweeps.is_locked(name))
+        pid = sweeps.pid(locked)
         controller.kill()
         controller.wait()
         until(partial(has_ended, pid))
-        seen |= {name: sweeps.traces(name) for name in finished(sweeps) if name not in seen}
-        assert (sweeps.status(taken) or {})["state"] in ("interrupted", "finished")
+        seen |= {name: sweeps.metrics_stat(name) for name in finished(sweeps) if name not in seen}
+        assert (sweeps.status(locked) or {})["state"] in ("interrupted", "finished")
     controller = sweeps.start("real")
-    said, on_the_way = controller.communicate()
-    assert (controller.returncode, "4 of 4 runs done" in said) == (0, True), on_the_way
+    summary, log = controller.communicate()
+    assert (controller.returncode, "4 of 4 runs done" in summary) == (0, True), log
     assert len(seen) >= 2
-    assert {name: sweeps.traces(name) for name in seen} == seen
+    assert {name: sweeps.metrics_stat(name) for name in seen} == seen
     for name in NAMES:  # no row twice, none missing
         assert frames_of_training(sweeps, name) == list(range(40, 401, 40))
 
 
 @pytest.mark.slow
-def test_a_run_process_that_is_killed_goes_on_from_its_checkpoint(sweeps: Sweeps) -> None:
+def test_a_killed_process_is_resumed_from_its_checkpoint(sweeps: Sweeps) -> None:
     sweep = sweeps.start("real", agents="noisynet-dqn", environments="deep_sea/4", frames="2k")
-    until(lambda: sweeps.frames(NAMES[1]) >= 100 and sweeps.is_taken(NAMES[1]))
+    until(lambda: sweeps.frames(NAMES[1]) >= 100 and sweeps.is_locked(NAMES[1]))
     os.kill(sweeps.pid(NAMES[1]), signal.SIGKILL)
-    said, on_the_way = sweep.communicate()
-    assert (sweep.returncode, "1 of 1 runs done" in said) == (0, True), on_the_way
-    assert f"{NAMES[1]}: killed by SIGKILL; it will go on from frame" in on_the_way
+    summary, log = sweep.communicate()
+    assert (sweep.returncode, "1 of 1 runs done" in summary) == (0, True), log
+    assert f"{NAMES[1]}: killed by SIGKILL; will resume from frame" in log
     assert "continuing from frame" in (sweeps.out / f"{NAMES[1]}.log").read_text()
     assert frames_of_training(sweeps, NAMES[1]) == list(range(40, 2001, 40))

@@ -1,4 +1,4 @@
-"""The script in examples/cleanrl_dqn.md runs, learns, and keeps the noise contract."""
+"""The script in examples/cleanrl_dqn.md runs, learns and keeps the noise contract."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from types import ModuleType
 
 import pytest
 
-from noisynet.layers import record_noise
+from noisynet import record_noise
 
 pytest.importorskip("gymnasium", reason="pip install 'noisynet[gym]'")
 
@@ -26,13 +26,13 @@ def blocks(language: str) -> list[str]:
 def script() -> Iterator[ModuleType]:
     (source,) = blocks("python")
     module = ModuleType("cleanrl_dqn")
-    sys.modules[module.__name__] = module  # dataclasses look their module up
+    sys.modules[module.__name__] = module  # dataclasses need it
     exec(compile(source, str(DOCUMENT), "exec"), module.__dict__)
     yield module
     del sys.modules[module.__name__]
 
 
-def test_the_script_is_short_and_has_the_lines_that_the_document_adds() -> None:
+def test_the_script_is_short_and_contains_the_lines_of_the_diff() -> None:
     (source,), (diff,) = blocks("python"), blocks("diff")
     assert len(source.splitlines()) < 120
     added = [line[1:] for line in diff.splitlines() if line.startswith("+")]
@@ -42,7 +42,7 @@ def test_the_script_is_short_and_has_the_lines_that_the_document_adds() -> None:
     assert "epsilon" not in source
 
 
-def test_every_pass_of_training_has_a_draw_of_its_own_and_evaluation_has_none(
+def test_every_pass_of_training_has_fresh_noise_and_evaluation_has_none(
     script: ModuleType,
 ) -> None:
     args = script.Args(total_timesteps=300, learning_starts=200)
@@ -75,7 +75,7 @@ def test_the_audit_of_the_script_passes(script: ModuleType) -> None:
 
 
 @pytest.mark.slow
-def test_the_script_learns_to_balance_the_pole(script: ModuleType) -> None:
+def test_the_script_learns_cartpole(script: ModuleType) -> None:
     agent = script.Agent(script.Args())
     script.train(agent)
-    assert agent.evaluate() > 150  # a random policy stays up for 20 steps
+    assert agent.evaluate() > 150  # a random policy returns about 20

@@ -127,7 +127,7 @@ def test_statistics_of_another_memory_layout_are_refused() -> None:
     """A copy in the right layout would be updated and lost."""
     parameter = channels_last(torch.zeros(6, 4, 3, 3))
     good, bad = torch.zeros_like(parameter), torch.zeros(6, 4, 3, 3)
-    message = "expected statistics with the memory layout of their parameter"
+    message = "statistics with its memory layout"
     for average, square in ((bad, good), (good, bad)):
         with pytest.raises(ValueError, match=message):
             kernels.centred_rmsprop_(parameter, good, average, square, *RATES)

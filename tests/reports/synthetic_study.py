@@ -1,4 +1,4 @@
-"""Writes run folders as training would leave them, with made-up curves.
+"""Writes run folders as training does, with synthetic curves.
 
 Imported by the tests' conftest.py and by benchmarks/report.py through its path.
 """
@@ -38,18 +38,18 @@ def write_run(
     state: str = "finished",
     sigma: bool = True,
 ) -> Path:
-    """One run folder.
+    """Write one run folder.
 
     Args:
-        folder: is made.
+        folder: to create.
         agent: its name.
         environment: its name.
         seed: of the run.
         scores: of its evaluations, one for each period; noise on for a noisy agent.
-        scores_off: likewise with noise off; as `scores` if not given.
-        settings: changes of the configuration, by dotted key.
+        scores_off: the scores with noise off; `scores` by default.
+        settings: override the configuration, by dotted key.
         state: for status.json.
-        sigma: whether rows of training are written.
+        sigma: whether to write training rows.
     """
     config = configuration(agent, environment, seed, settings or {})
     period, scores = config["evaluation"]["period_frames"], list(scores)
@@ -81,7 +81,7 @@ def write_run(
 def configuration(
     agent: str, environment: str, seed: int, settings: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """What config.json holds."""
+    """The contents of config.json."""
     config = _default(agent, environment)
     config |= {"environment": environment, "seed": seed}
     for key, value in settings.items():
@@ -97,12 +97,12 @@ _DEFAULTS: dict[tuple[str, str], dict[str, Any]] = {}
 
 
 def _default(agent: str, environment: str) -> dict[str, Any]:
-    suite = environment.split("/")[0]
-    if (agent, suite) not in _DEFAULTS:
+    family = environment.split("/")[0]
+    if (agent, family) not in _DEFAULTS:
         named = {"atari": "atari/pong", "gym": "gym/CartPole-v1", "minatar": "minatar/breakout"}
-        built = build_config(agent, named.get(suite, environment))
-        _DEFAULTS[agent, suite] = built.model_dump(mode="json")
-    return dict(_DEFAULTS[agent, suite])
+        built = build_config(agent, named.get(family, environment))
+        _DEFAULTS[agent, family] = built.model_dump(mode="json")
+    return dict(_DEFAULTS[agent, family])
 
 
 def _training_row(agent: str, number: int, frames: int, seed: int) -> dict[str, Any]:
@@ -119,9 +119,9 @@ def _write_rows(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
 
 
 def write_full_study(out: Path, seeds: int = 3, games: Iterable[str] | None = None) -> int:
-    """57 games, 7 agents, 3 seeds: 200 evaluations of each run, 320 of A3C's.
+    """Write 57 games, 7 agents and 3 seeds, with 200 evaluations of each run, 320 for A3C.
 
-    The maximal scores scatter around the published ones. Returns how many runs were written.
+    The maximal scores scatter around the published ones. Returns the number of runs.
     """
     generator, written = np.random.default_rng(0), 0
     references = source_references()

@@ -1,4 +1,4 @@
-"""Normalisation and comparison, on hand-made scores."""
+"""Normalisation and comparison, on synthetic scores."""
 
 from __future__ import annotations
 
@@ -7,24 +7,24 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from noisynet.reports.agents import contender
-from noisynet.reports.analysis import Analysis, normaliser_of
+from noisynet.reports.agents import make_contender
+from noisynet.reports.analysis import Analysis, make_normaliser
+from noisynet.reports.load_runs import find_runs, read_runs
 from noisynet.reports.published import ReferenceName
-from noisynet.reports.reading import find_runs, read_runs
 from noisynet.reports.scores import Reference, Tally, mean_score
 from noisynet.reports.study import make_studies
 
 from .conftest import WriteRun
 
-DQN, NOISY = contender("dqn"), contender("noisynet-dqn")
+DQN, NOISY = make_contender("dqn"), make_contender("noisynet-dqn")
 
 
 def analyse(folder: Path, references: ReferenceName = "unrounded") -> Analysis:
     (study,) = make_studies(read_runs(find_runs([folder / "runs"]))[0])
-    return Analysis(study, normaliser_of(study, references))
+    return Analysis(study, make_normaliser(study, references))
 
 
-def test_without_human_scores_0_and_100_are_the_extremes_that_were_measured(
+def test_without_human_scores_0_and_100_are_the_measured_range(
     write_run: WriteRun, tmp_path: Path
 ) -> None:
     write_run("dqn", "gym/A", 0, [10.0, 30.0])
@@ -38,7 +38,7 @@ def test_without_human_scores_0_and_100_are_the_extremes_that_were_measured(
     assert analysis.relative(NOISY, DQN) == {"gym/A": 50.0}
 
 
-def test_an_environment_where_nothing_differs_is_in_no_aggregate(
+def test_an_environment_with_equal_scores_is_in_no_aggregate(
     write_run: WriteRun, tmp_path: Path
 ) -> None:
     write_run("dqn", "gym/A", 0, [0.0, 1.0])
@@ -58,12 +58,6 @@ def test_atari_is_normalised_by_either_set_of_references(
     analysis = analyse(tmp_path, references)
     found = float(mean_score(analysis.strata(DQN, ["atari/video_pinball"])))
     assert found == pytest.approx(100 * expected)
-
-
-def test_a_game_without_references_is_in_no_aggregate(write_run: WriteRun, tmp_path: Path) -> None:
-    write_run("dqn", "atari/adventure", 0, [1.0])
-    write_run("dqn", "atari/pong", 0, [1.0])
-    assert analyse(tmp_path).not_normalised == ["atari/adventure"]
 
 
 def test_a_median_curve_averages_seeds_first_and_takes_the_median_over_tasks(
@@ -87,7 +81,7 @@ def test_wins_are_counted_by_mean_scores(write_run: WriteRun, tmp_path: Path) ->
     assert analysis.improvement(NOISY, DQN).interval is None  # one seed
 
 
-def test_published_scores_stand_beside_the_usual_settings_on_atari_only(
+def test_published_scores_belong_to_contenders_without_variant(
     write_run: WriteRun, tmp_path: Path
 ) -> None:
     for seed in range(2):
@@ -95,12 +89,35 @@ def test_published_scores_stand_beside_the_usual_settings_on_atari_only(
     quiet = {"exploration.sigma0": 0.1}
     write_run("noisynet-dqn", "atari/pong", 0, [1.0], name="quiet", settings=quiet)
     analysis = analyse(tmp_path)
-    usual, variant = analysis.study.contenders
-    score = analysis.published(usual, "atari/pong")
+    common, variant = analysis.study.contenders
+    score = analysis.published(common, "atari/pong")
     assert score is not None
     assert score.mean == 21
     assert analysis.published(variant, "atari/pong") is None
-    assert analysis.published(contender("noisynet-a3c-factorised"), "atari/pong") is None
-    published = analysis.published_strata(usual, ["atari/pong"])
+    assert analysis.published(make_contender("noisynet-a3c-factorised"), "atari/pong") is None
+    published = analysis.published_strata(common, ["atari/pong"])
     assert published is not None
     assert published.values[0] == pytest.approx(100 * 41.7 / 35.3)
+
+
+def test_published_scores_are_not_shown_for_other_environment_options(
+    write_run: WriteRun, tmp_path: Path
+) -> None:
+    write_run("dqn", "atari/pong", 0, [1.0])
+    write_run("dqn", "atari/pong", 1, [1.0], settings={"environment_options": {"colour": True}})
+    analysis = analyse(tmp_path)
+    with_options = 'atari/pong {"colour": true}'
+    assert set(analysis.study.tasks) == {"atari/pong", with_options}
+    assert analysis.normaliser.references[with_options].low == -20.7
+    assert [analysis.published(DQN, task) is None for task in analysis.study.tasks] == [False, True]
+
+
+def test_an_agent_is_compared_with_its_noisy_versions(write_run: WriteRun, tmp_path: Path) -> None:
+    for agent in ("dqn", "a3c", "noisynet-a3c", "noisynet-a3c-factorised"):
+        write_run(agent, "gym/A", 0, [0.0, 1.0])
+    analysis = analyse(tmp_path)
+    both = [make_contender(agent) for agent in ("a3c", "noisynet-a3c")]
+    factorised = make_contender("noisynet-a3c-factorised")
+    assert analysis.compared_with("a3c") == both
+    assert analysis.compared_with("a3c", factorised_a3c=True) == [*both, factorised]
+    assert analysis.compared_with("dueling") == []

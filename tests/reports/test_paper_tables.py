@@ -1,4 +1,4 @@
-"""The paper's tables, recomputed from what it published."""
+"""The paper's tables, recomputed from its published scores."""
 
 from __future__ import annotations
 
@@ -20,7 +20,6 @@ from noisynet.reports.paper_tables import (
 from noisynet.reports.published import (
     PRINTED,
     atari_references,
-    published_scores,
     source_references,
 )
 
@@ -38,13 +37,15 @@ ROOT = Path(__file__).parent.parent.parent
         ("noisynet-a3c", 348.1, 92.6),
     ],
 )
-def test_the_means_and_medians_of_table_1_come_out(agent: str, mean: float, median: float) -> None:
+def test_the_means_and_medians_of_table_1_are_reproduced(
+    agent: str, mean: float, median: float
+) -> None:
     assert round(recomputed(agent, "mean", "unrounded").value, 1) == mean
     assert round(recomputed(agent, "median", "unrounded").value, 1) == median
 
 
 @pytest.mark.parametrize("agent", ["dqn", "dueling", "a3c"])
-def test_everything_printed_in_table_1_lies_within_the_rounding_of_table_3(agent: str) -> None:
+def test_table_1_is_within_the_rounding_of_table_3(agent: str) -> None:
     noisy = f"noisynet-{agent}"
     row = PRINTED[noisy]
     for name, mean, median in (
@@ -69,7 +70,7 @@ def test_marks_tell_equal_from_rounded_from_different() -> None:
     assert [found.mark(printed) for printed in (93, 94, 92, 95, 90, 97)] == list("=≈≈≈≠≠")
 
 
-def test_the_references_of_the_paper_that_are_not_its_sources() -> None:
+def test_references_that_differ_from_their_source() -> None:
     rows = {row[0].text: [cell.value for cell in row[1:4]] for row in references_that_differ().rows}
     assert rows == {
         "atlantis": [12850.0, 12580.0, 12850.0],
@@ -80,23 +81,14 @@ def test_the_references_of_the_paper_that_are_not_its_sources() -> None:
         assert round(source.high) == atari_references("printed")[game].high
 
 
-def test_published_scores_are_of_57_games_and_six_agents() -> None:
-    scores = published_scores()
-    assert len(scores) == 6
-    assert all(list(games) == list(source_references()) for games in scores.values())
-    assert len(source_references()) == 57
-    assert (scores["a3c"]["pong"].mean, scores["a3c"]["pong"].std) == (7, 19)
-    assert scores["noisynet-dueling"]["road_runner"].std == 132_671
-
-
-def test_the_table_says_why_a_number_differs() -> None:
+def test_table_1_explains_numbers_that_differ() -> None:
     rows = {row[0].text: row for row in table_1().rows}
     assert rows["DQN, mean"][-1].text == "Video Pinball"
     assert rows["DQN, median"][-1].text == ""
     assert "Table 3 is rounded" in rows["NoisyNet-A3C, median"][-1].text
 
 
-def test_the_paper_is_printed_in_every_form() -> None:
+def test_the_paper_is_printed_in_every_format() -> None:
     printed = {}
     for form in ("text", "markdown", "csv", "latex"):
         out = io.StringIO()
@@ -114,12 +106,12 @@ def test_the_paper_is_printed_to_standard_output(capsys: pytest.CaptureFixture[s
     assert capsys.readouterr().out.startswith("Table 1: mean and median human-normalised score")
 
 
-def test_the_wheel_holds_the_published_scores(tmp_path: Path) -> None:
+def test_the_wheel_contains_the_published_scores(tmp_path: Path) -> None:
     builders = pytest.importorskip("hatchling.builders.wheel", reason="needs hatchling")
     (wheel,) = builders.WheelBuilder(str(ROOT)).build(
         directory=str(tmp_path), versions=["standard"]
     )
     names = set(zipfile.ZipFile(wheel).namelist())
     package = ROOT / "noisynet"
-    parts = [*package.glob("data/*"), *package.glob("reports/*.py"), *package.glob("reports/page*")]
-    assert {path.relative_to(ROOT).as_posix() for path in parts if path.is_file()} <= names
+    files = [*package.glob("data/*"), *package.glob("reports/*.py"), *package.glob("reports/page*")]
+    assert {path.relative_to(ROOT).as_posix() for path in files if path.is_file()} <= names

@@ -1,4 +1,4 @@
-"""Which runs are compared with each other, and what is missing among them."""
+"""Grouping of runs into studies, and missing runs."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from typing import Any
 import numpy as np
 import pytest
 
-from noisynet.reports.agents import contender
-from noisynet.reports.reading import ReportError, find_runs, read_runs
-from noisynet.reports.study import Study, make_studies
+from noisynet.reports.agents import make_contender
+from noisynet.reports.load_runs import ReportError, find_runs, read_runs
+from noisynet.reports.study import Study, figure_label, make_studies, table_label, task_game
 
 from .conftest import WriteRun
 
-DQN, NOISY = contender("dqn"), contender("noisynet-dqn")
+DQN, NOISY = make_contender("dqn"), make_contender("noisynet-dqn")
 
 
 def studies(folder: Path, **more: Any) -> list[Study]:
-    runs, unreadable = read_runs(find_runs([folder / "runs"]))
-    assert not unreadable
+    runs, skipped = read_runs(find_runs([folder / "runs"]))
+    assert not skipped
     return make_studies(runs, **more)
 
 
@@ -44,13 +44,11 @@ def test_an_unfinished_run_counts_in_its_own_curve_only(
     assert study.scores(DQN, "gym/A").tolist() == [5.0]
     both = study.curves(DQN, "gym/A", unfinished=True)
     np.testing.assert_array_equal(both[1], [9.0, np.nan, np.nan])
-    (lacking,) = study.missing()
-    assert (lacking.unfinished, lacking.states, lacking.absent) == ((1,), ("interrupted",), ())
+    (missing,) = study.missing()
+    assert (missing.unfinished, missing.states, missing.absent) == ((1,), ("interrupted",), ())
 
 
-def test_at_fewer_frames_runs_that_have_got_there_are_complete(
-    write_run: WriteRun, tmp_path: Path
-) -> None:
+def test_at_fewer_frames_unfinished_runs_are_complete(write_run: WriteRun, tmp_path: Path) -> None:
     write_run("dqn", "gym/A", 0, [1.0, 2.0, 9.0])
     write_run("dqn", "gym/A", 1, [3.0, 2.0], settings={"frames": 300}, state="running")
     (study,) = studies(tmp_path, at_frames=200)
@@ -58,15 +56,13 @@ def test_at_fewer_frames_runs_that_have_got_there_are_complete(
     assert study.missing() == []
 
 
-def test_what_other_agents_have_and_one_lacks_is_missing(
-    write_run: WriteRun, tmp_path: Path
-) -> None:
+def test_seeds_that_other_agents_have_are_missing(write_run: WriteRun, tmp_path: Path) -> None:
     for seed in range(2):
         write_run("dqn", "gym/A", seed, [1.0])
         write_run("dqn", "gym/B", seed, [1.0])
     write_run("noisynet-dqn", "gym/A", 1, [1.0])
     (study,) = studies(tmp_path)
-    assert [(one.who, one.task, one.absent) for one in study.missing()] == [
+    assert [(one.contender, one.task, one.absent) for one in study.missing()] == [
         (NOISY, "gym/A", (0,)),
         (NOISY, "gym/B", (0, 1)),
     ]
@@ -81,7 +77,7 @@ def test_games_of_the_paper_without_a_run_are_missing(write_run: WriteRun, tmp_p
     assert "pong" not in study.missing_games()
 
 
-def test_runs_of_different_budgets_are_separated_and_it_is_said(
+def test_runs_of_different_budgets_are_separate_studies_with_a_note(
     write_run: WriteRun, tmp_path: Path
 ) -> None:
     for seed in range(2):
@@ -107,20 +103,18 @@ def test_runs_of_different_protocols_are_separated(
     assert len(studies(tmp_path)) == 2
 
 
-def test_a3c_may_have_a_budget_of_its_own_as_in_the_paper(
-    write_run: WriteRun, tmp_path: Path
-) -> None:
+def test_a3c_may_have_another_budget_as_in_the_paper(write_run: WriteRun, tmp_path: Path) -> None:
     write_run("dqn", "gym/A", 0, [1.0, 2.0])
     write_run("a3c", "gym/A", 0, [1.0, 2.0, 3.0])
     (study,) = studies(tmp_path)
-    assert [study.points(who) for who in study.contenders] == [2, 3]
+    assert [study.points(contender) for contender in study.contenders] == [2, 3]
     assert study.notes == ()
 
 
 def test_families_of_environments_are_separate_studies(write_run: WriteRun, tmp_path: Path) -> None:
     write_run("dqn", "gym/A", 0, [1.0])
     write_run("dqn", "minatar/breakout", 0, [1.0])
-    assert {study.suite for study in studies(tmp_path)} == {"gym", "minatar"}
+    assert {study.family for study in studies(tmp_path)} == {"gym", "minatar"}
 
 
 def test_different_settings_of_an_agent_are_different_contenders(
@@ -132,14 +126,14 @@ def test_different_settings_of_an_agent_are_different_contenders(
     quiet = {"exploration.sigma0": 0.1}
     write_run("noisynet-dqn", "gym/A", 0, [3.0], name="quiet", settings=quiet)
     (study,) = studies(tmp_path)
-    assert [who.title for who in study.contenders] == [
+    assert [contender.title for contender in study.contenders] == [
         "DQN",
         "NoisyNet-DQN",
         "NoisyNet-DQN [exploration.sigma0=0.1]",
     ]
     assert study.scores(study.contenders[2], "gym/A").tolist() == [3.0]
     assert [noisy.variant for noisy, _ in study.pairs] == ["", "exploration.sigma0=0.1"]
-    assert "which are compared as different agents: exploration.sigma0=0.1" in study.notes[0]
+    assert "compared as different agents: exploration.sigma0=0.1" in study.notes[0]
 
 
 def test_settings_that_differ_between_environments_only_are_one_contender(
@@ -161,7 +155,7 @@ def test_an_environment_with_other_options_is_another_task(
     write_run("dqn", "gym/A", 1, [1.0], settings={"environment_options": {"wind": 1}})
     (study,) = studies(tmp_path)
     assert study.tasks == ("gym/A", 'gym/A {"wind": 1}')
-    assert "gym/A has runs with different options" in study.notes[0]
+    assert "Runs on gym/A have different options" in study.notes[0]
 
 
 def test_the_same_seed_twice_is_refused_with_both_folders(
@@ -171,8 +165,22 @@ def test_the_same_seed_twice_is_refused_with_both_folders(
     second = write_run("dqn", "gym/A", 0, [2.0], name="copy")
     with pytest.raises(ReportError) as refused:
         studies(tmp_path)
-    said = str(refused.value)
-    assert "DQN on gym/A, seed 0" in said
-    assert str(first) in said
-    assert str(second) in said
-    assert "leave all but one of each out" in said
+    message = str(refused.value)
+    assert "DQN on gym/A, seed 0" in message
+    assert str(first) in message
+    assert str(second) in message
+    assert "leave out or move away all but one of each" in message
+
+
+@pytest.mark.parametrize(
+    ("task", "game", "in_tables", "in_figures"),
+    [
+        ("atari/beam_rider", ("atari", "beam_rider"), "beam_rider", "beam rider"),
+        ("deep_sea/10", ("deep_sea", "10"), "deep_sea/10", "deep sea 10"),
+        ("gym/CartPole-v1", ("gym", "CartPole-v1"), "gym/CartPole-v1", "CartPole-v1"),
+        ('gym/A {"wind": 1}', ("gym", "A"), 'gym/A {"wind": 1}', 'A {"wind": 1}'),
+    ],
+)
+def test_labels_of_tasks(task: str, game: tuple[str, str], in_tables: str, in_figures: str) -> None:
+    assert task_game(task) == game
+    assert (table_label(task), figure_label(task)) == (in_tables, in_figures)

@@ -1,0 +1,95 @@
+"""Options that several commands have, and how they become a configuration and a device."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from noisynet.cli.messages import fail
+from noisynet.config import (
+    ACTOR_CRITIC_AGENTS,
+    AGENT_SPECS,
+    ActorCriticConfig,
+    Config,
+    ConfigError,
+    build_config,
+    has_large_convolutions,
+    missing_for,
+    parse_count,
+)
+
+Out = Annotated[Path, typer.Option(help="Parent folder of the runs.")]
+Device = Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1, …")]
+Run = Annotated[Path, typer.Argument(metavar="RUN", help="A run folder.")]
+Settings = Annotated[list[str] | None, typer.Option("--set", help="key=value; may be repeated.")]
+
+
+def configure(
+    agent: str,
+    environment: str,
+    *,
+    frames: str | None = None,
+    seed: int = 0,
+    preset: str | None = None,
+    settings: Sequence[str] | None = None,
+    workers: int | None = None,
+    patience: float | None = None,
+) -> Config | ActorCriticConfig:
+    """Build the configuration of a command, or exit with every error."""
+    errors, given = [], list(settings or ())
+    spec = AGENT_SPECS.get(agent)
+    for option, value in (("--workers", workers), ("--patience", patience)):
+        if value is not None and spec is not None and spec.family == "value":
+            errors.append(
+                f"{option} is for {', '.join(ACTOR_CRITIC_AGENTS)}; {agent} learns in one process: "
+                "leave it out, or use several environments with --set num_envs=N"
+            )
+        elif value is not None and not 0 < value < float("inf"):
+            errors.append(f"{option} expected a number above 0, got {value}")
+        elif option == "--workers" and value is not None:
+            given.append(f"workers={value}")
+    budget = None
+    if frames is not None:
+        try:
+            budget = parse_count(frames)
+        except ValueError as error:
+            errors.append(f"--frames {error}")
+    try:
+        config = build_config(
+            agent, environment, frames=budget, seed=seed, preset=preset, settings=given
+        )
+        errors += filter(None, [missing_for(config.compute)])
+    except ConfigError as error:
+        errors += str(error).splitlines()
+    if errors:
+        fail("\n".join(errors), code=2)
+    return config
+
+
+def count(option: str, text: str) -> int:
+    """Parse the value of an option such as `--frames 10M`, or exit."""
+    try:
+        return parse_count(text)
+    except ValueError as error:
+        fail(f"{option} {error}", code=2)
+
+
+def choose_device(name: str, config: Config | ActorCriticConfig) -> str:
+    """The device of a run.
+
+    `auto` is CUDA, where there is one, for value agents with convolutions as large as Atari's.
+    Small networks, and the many processes of A3C, are faster on the CPU.
+    """
+    import torch
+
+    if name == "auto":
+        large = isinstance(config, Config) and has_large_convolutions(config)
+        return "cuda" if large and torch.cuda.is_available() else "cpu"
+    try:
+        torch.empty(0, device=name)
+    except (RuntimeError, AssertionError) as error:
+        fail(f"--device expected auto, cpu or a device of this machine, got {name!r}: {error}", 2)
+    return name

@@ -1,0 +1,134 @@
+"""`noisynet train`."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from noisynet.cli.messages import fail, say
+from noisynet.cli.options import Device, Out, Settings, choose_device, configure
+from noisynet.config import AGENTS, PRESETS, ActorCriticConfig, Config
+
+if TYPE_CHECKING:
+    from noisynet.runs import RunFolder
+
+
+def train(
+    agent: Annotated[str, typer.Argument(metavar="AGENT", help=", ".join(AGENTS))],
+    environment: Annotated[
+        str,
+        typer.Argument(
+            metavar="ENV", help="atari/<rom>, minatar/<game>, deep_sea/<n> or gym/<id>."
+        ),
+    ],
+    frames: Annotated[
+        str | None, typer.Option(help="Budget in emulator frames, such as 10M.")
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Seed of all random streams.")] = 0,
+    preset: Annotated[str | None, typer.Option(help=", ".join(PRESETS))] = None,
+    out: Out = Path("runs"),
+    name: Annotated[str | None, typer.Option(help="Run folder under --out.")] = None,
+    settings: Settings = None,
+    workers: Annotated[
+        int | None, typer.Option(help="Processes of an A3C agent; 1 is deterministic.")
+    ] = None,
+    patience: Annotated[
+        float | None,
+        typer.Option(help="Seconds without a step after which a worker is restarted; 4."),
+    ] = None,
+    device: Device = "auto",
+    tensorboard: Annotated[bool, typer.Option(help="Write TensorBoard events.")] = True,
+) -> None:
+    """Train an agent. The same command resumes an interrupted run."""
+    config = configure(
+        agent,
+        environment,
+        frames=frames,
+        seed=seed,
+        preset=preset,
+        settings=settings,
+        workers=workers,
+        patience=patience,
+    )
+    folder_path = out / (name or f"{config.environment}/{config.agent}/seed-{config.seed}")
+    from noisynet.agents import NonFiniteLoss
+    from noisynet.loops import PATIENCE_SECONDS, open_run_folder, try_build
+    from noisynet.loops import train as train_run
+    from noisynet.runs import EXIT_LOCKED, RunError, RunFolder, RunLocked
+    from noisynet.runs.stop_signals import stop_on_signals
+
+    chosen_device = choose_device(device, config)
+    try:
+        # Errors that show only when environment and agent are made come before the run folder.
+        if not RunFolder(folder_path).config_path.exists():
+            try_build(config)
+    except (ValueError, ImportError) as error:
+        fail(str(error), code=2)
+    try:
+        folder = open_run_folder(folder_path, config)
+        with folder.lock() as lock, _observers(config, folder, tensorboard) as observers:
+            if lock.note:
+                say(lock.note)
+            with stop_on_signals(interrupt_twice=True) as stop:
+                outcome = train_run(
+                    config,
+                    folder,
+                    device=chosen_device,
+                    observers=observers,
+                    stop=stop,
+                    patience_seconds=patience or PATIENCE_SECONDS,
+                )
+    except RunLocked as error:
+        fail(str(error), code=EXIT_LOCKED)
+    except (RunError, NonFiniteLoss, ImportError, ValueError) as error:
+        fail(str(error))
+    if not outcome.finished:
+        received = stop.signal or signal.SIGINT
+        say(f"interrupted at frame {outcome.frames:,} and saved; the same command resumes it")
+        raise typer.Exit(128 + received)
+    score = "no evaluation yet" if outcome.score is None else f"score {outcome.score:.2f}"
+    say(f"finished: {outcome.frames:,} frames, {score}, in {folder.path}")
+
+
+@contextmanager
+def _observers(
+    config: Config | ActorCriticConfig, folder: RunFolder, tensorboard: bool
+) -> Iterator[list[Any]]:
+    closing: list[Callable[[], None]] = []
+    hook, threading.excepthook = threading.excepthook, _ignore_disk_errors
+    from noisynet.loops.terminal import Lines, Terminal
+
+    observers: list[Any] = [Terminal(config.frames)] if sys.stdout.isatty() else [Lines(say)]
+    if tensorboard:
+        from noisynet.loops.hooks import TensorBoard
+
+        try:
+            board = TensorBoard(folder)
+        except ImportError as error:
+            say(f"training without TensorBoard: {error}")
+        else:
+            observers.append(board)
+            closing.append(board.close)
+    if isinstance(observers[0], Terminal):
+        observers[0].start()
+        closing.append(observers[0].stop)
+    try:
+        yield observers
+    finally:
+        for close in closing:
+            with suppress(OSError):  # the disk refuses the last events; the run has ended anyway
+                close()
+        threading.excepthook = hook
+
+
+def _ignore_disk_errors(ended: threading.ExceptHookArgs) -> None:
+    """TensorBoard writes in a thread; a disk error there reaches the run with its next call."""
+    if not isinstance(ended.exc_value, OSError):
+        threading.__excepthook__(ended)

@@ -1,0 +1,59 @@
+"""The agents, and what their names stand for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Final, Literal
+
+ValueAgentName = Literal["dqn", "dueling", "noisynet-dqn", "noisynet-dueling"]
+ActorCriticAgentName = Literal["a3c", "noisynet-a3c", "noisynet-a3c-factorised"]
+
+
+@dataclass(frozen=True)
+class AgentSpec:
+    """What an agent's name stands for.
+
+    Attributes:
+        name: as on the command line.
+        family: which configuration, agent class and training loop it has.
+        noise: the kind of noise on its weights; None for an agent that explores without.
+        dueling: whether it has the dueling head (Eq. 3).
+    """
+
+    name: str
+    family: Literal["value", "actor-critic"]
+    noise: Literal["factorised", "independent"] | None = None
+    dueling: bool = False
+
+    @property
+    def noisy(self) -> bool:
+        """Whether it explores by noise on its weights."""
+        return self.noise is not None
+
+    def with_noise(self, noise: str) -> AgentSpec | None:
+        """The agent that differs from this one in the kind of noise only, if it has a name."""
+        others = AGENT_SPECS.values()
+        wanted = replace(self, name="", noise=None)
+        return next(
+            (o for o in others if o.noise == noise and replace(o, name="", noise=None) == wanted),
+            None,
+        )
+
+
+AGENT_SPECS: Final[dict[str, AgentSpec]] = {
+    spec.name: spec
+    for spec in (
+        AgentSpec("dqn", "value"),
+        AgentSpec("dueling", "value", dueling=True),
+        AgentSpec("noisynet-dqn", "value", "factorised"),
+        AgentSpec("noisynet-dueling", "value", "factorised", dueling=True),
+        AgentSpec("a3c", "actor-critic"),
+        AgentSpec("noisynet-a3c", "actor-critic", "independent"),
+        AgentSpec("noisynet-a3c-factorised", "actor-critic", "factorised"),
+    )
+}
+AGENTS: Final = tuple(AGENT_SPECS)
+VALUE_AGENTS: Final = tuple(s.name for s in AGENT_SPECS.values() if s.family == "value")
+ACTOR_CRITIC_AGENTS: Final = tuple(
+    s.name for s in AGENT_SPECS.values() if s.family == "actor-critic"
+)

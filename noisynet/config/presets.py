@@ -1,0 +1,137 @@
+"""The settings of each agent and of each preset, as differences from the configuration's defaults.
+
+Keys are dotted, as on the command line. The papers' numbers are in `paper.py`; numbers here are our
+own choice for small problems.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from noisynet import paper
+
+_VALUE: Final = {"optimiser.kind": "centred-rmsprop", "replay.kind": "uniform"}
+_EPSILON_GREEDY: Final = {"exploration.kind": "epsilon-greedy"}
+_NOISY: Final = {"exploration.kind": "noisy-weights"}
+_DUELING: Final[dict[str, Any]] = {
+    "network.dueling": True,
+    "network.trunk_gradient_scale": paper.DUELING_TRUNK_GRADIENT_SCALE,
+    "learning.double_q": True,
+    "learning.sync_target_steps": paper.DUELING_SYNC_TARGET_STEPS,
+    "learning.max_gradient_norm": paper.DUELING_MAX_GRADIENT_NORM,
+    "optimiser.learning_rate": paper.DUELING_LEARNING_RATE,
+}
+
+AGENT_SETTINGS: Final[dict[str, dict[str, Any]]] = {
+    "dqn": _VALUE | _EPSILON_GREEDY,
+    "noisynet-dqn": _VALUE | _NOISY,
+    "dueling": _VALUE
+    | _DUELING
+    | _EPSILON_GREEDY
+    | {
+        "exploration.final": paper.DUELING_EPSILON_FINAL,
+        "exploration.evaluation": paper.DUELING_EPSILON_EVALUATION,
+    },
+    "noisynet-dueling": _VALUE | _DUELING | _NOISY,
+    "a3c": {"exploration.kind": "entropy-bonus"},
+    "noisynet-a3c": _NOISY,
+    "noisynet-a3c-factorised": _NOISY | {"exploration.noise": "factorised"},
+}
+
+# For the value agents. Settings of ε-greedy exploration are not applied to noisy agents.
+VALUE_PRESETS: Final[dict[str, dict[str, Any]]] = {
+    "paper": {"frames": paper.TRAINING_FRAMES},
+    "minatar": {
+        "frames": paper.MINATAR_FRAMES,
+        "network.hidden": (paper.MINATAR_HIDDEN,),
+        "optimiser.learning_rate": paper.MINATAR_LEARNING_RATE,
+        "optimiser.epsilon": paper.MINATAR_RMSPROP_EPSILON**2,
+        "replay.capacity_steps": paper.MINATAR_REPLAY_STEPS,
+        "learning.starts_steps": paper.MINATAR_LEARNING_STARTS_STEPS,
+        "learning.sync_target_steps": paper.MINATAR_SYNC_TARGET_STEPS,
+        "learning.update_period_steps": paper.MINATAR_UPDATE_PERIOD_STEPS,
+        "learning.clip_rewards": False,
+        "exploration.anneal_steps": paper.MINATAR_EPSILON_ANNEAL_STEPS,
+        "exploration.evaluation": 0.0,
+        "evaluation.period_frames": 100_000,
+        "evaluation.frames": 20_000,
+        "checkpoint_period_frames": 50_000,
+    },
+    "pong-fast": {
+        "frames": 2_000_000,
+        "optimiser.kind": "adam",
+        "optimiser.learning_rate": 1e-4,
+        "replay.capacity_steps": 100_000,
+        "learning.starts_steps": 10_000,
+        "learning.sync_target_steps": 1_000,
+        "learning.update_period_steps": 1,
+        "exploration.anneal_steps": 100_000,
+        "exploration.final": 0.01,
+        "exploration.evaluation": 0.001,
+        "evaluation.period_frames": 200_000,
+        "evaluation.frames": 50_000,
+    },
+    # Small problems with vectors as observations.
+    "classic": {
+        "frames": 50_000,
+        "network.hidden": (64, 64),
+        "optimiser.kind": "adam",
+        "optimiser.learning_rate": 1e-3,
+        "replay.capacity_steps": 50_000,
+        "learning.starts_steps": 200,
+        "learning.sync_target_steps": 100,
+        "learning.update_period_steps": 1,
+        "learning.clip_rewards": False,
+        "exploration.anneal_steps": 1_000,  # 2 % of the budget, as on Atari
+        "exploration.final": 0.05,
+        "exploration.evaluation": 0.0,
+        "evaluation.period_frames": 5_000,
+        "evaluation.frames": 2_500,
+        "max_episode_frames": None,
+        "checkpoint_period_frames": 10_000,
+        "log_period_steps": 500,
+    },
+}
+
+# For the actor-critic agents.
+ACTOR_CRITIC_PRESETS: Final[dict[str, dict[str, Any]]] = {
+    "paper": {"frames": paper.A3C_TRAINING_FRAMES},
+    "minatar": {
+        "frames": paper.MINATAR_FRAMES,
+        "workers": 4,
+        "envs_per_worker": 8,
+        "network.hidden": (paper.MINATAR_HIDDEN,),
+        "learning.clip_rewards": False,
+        "learning.max_gradient_norm": 2.5,
+        # A3C's ε of 0.1 is much larger than the squared gradients of these small problems.
+        "optimiser.learning_rate": 2e-3,
+        "optimiser.epsilon": 1e-5,
+        "evaluation.period_frames": 100_000,
+        "evaluation.frames": 20_000,
+        "checkpoint_period_frames": 50_000,
+    },
+    # Small problems with vectors as observations.
+    "classic": {
+        "frames": 200_000,
+        "workers": 4,
+        # Rewards are not clipped, so returns reach hundreds. A smaller weight of the value loss and
+        # longer, averaged roll-outs keep its gradient from dominating the shared layers.
+        "envs_per_worker": 8,
+        "network.hidden": (64, 64),
+        "network.cells": 64,
+        "learning.clip_rewards": False,
+        "learning.rollout_steps": 20,
+        "learning.value_weight": 0.1,
+        "learning.max_gradient_norm": 5.0,
+        "optimiser.learning_rate": 5e-3,
+        "optimiser.epsilon": 1e-5,
+        "evaluation.period_frames": 20_000,
+        "evaluation.frames": 2_500,
+        "max_episode_frames": None,
+        "checkpoint_period_frames": 20_000,
+        "log_period_steps": 500,
+    },
+}
+
+PRESETS_OF_FAMILY: Final = {"value": VALUE_PRESETS, "actor-critic": ACTOR_CRITIC_PRESETS}
+"""The presets of each family of agents."""

@@ -1,0 +1,113 @@
+"""Runs the jobs of a sweep as processes of this machine, as many at once as its cores allow."""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import Final
+
+from noisynet.experiments.display import Display
+from noisynet.experiments.job import Job, JobState, ProcessOptions
+from noisynet.experiments.plan import Plan
+from noisynet.runs.stop_signals import StopRequest
+
+_POLL_SECONDS: Final = 0.1
+
+
+def available_cores() -> int:
+    """How many cores this process may use."""
+    try:
+        return len(os.sched_getaffinity(0))
+    except AttributeError:  # not Linux
+        return os.cpu_count() or 1
+
+
+class LocalRunner:
+    """Runs every job of a plan.
+
+    Args:
+        plan: the runs.
+        options: how processes are started.
+        display: shows the progress.
+        cores: how many to use; None for all.
+        max_jobs: how many runs at once; None for as many as the cores allow.
+
+    Attributes:
+        jobs: in the order of the plan.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        options: ProcessOptions,
+        display: Display,
+        *,
+        cores: int | None = None,
+        max_jobs: int | None = None,
+    ) -> None:
+        self.cores, self.max_jobs, self.display = cores or available_cores(), max_jobs, display
+        self.jobs = [Job(spec, options, display.log) for spec in plan.specs]
+        # Runs that have checkpoints come first: they are the sooner complete.
+        self._queue = sorted(self.jobs, key=lambda job: not job.started)
+
+    def run(self, stop: StopRequest) -> None:
+        """Run every job to its end, or to a checkpoint once a stop is requested."""
+        try:
+            while not all(job.state.ended for job in self.jobs):
+                self._poll(stop)
+                self.display.refresh(self.jobs)
+                time.sleep(_POLL_SECONDS)
+        finally:
+            self._stop_all()
+
+    def _stop_all(self) -> None:
+        """Wait for the checkpoints of jobs that an error here has left running."""
+        for job in self.jobs:
+            job.stop()
+        while any(job.state is JobState.RUNNING for job in self.jobs):
+            for job in self.jobs:
+                job.poll()
+            time.sleep(_POLL_SECONDS)
+
+    def _poll(self, stop: StopRequest) -> None:
+        for job in self.jobs:
+            if stop.immediate:
+                job.kill()
+            if stop.requested:
+                job.stop()
+            job.poll()
+        if not stop.requested:
+            self._start_jobs()
+
+    def _start_jobs(self) -> None:
+        cores, slots = self._free()
+        for job in self._queue:
+            if cores <= 0 or slots <= 0:
+                return
+            if job.state is JobState.WAITING and self._start(job, cores, slots):
+                cores, slots = self._free()
+
+    def _start(self, job: Job, free_cores: int, free_slots: int) -> bool:
+        if job.spec.processes > 1:  # one thread each
+            cores = min(job.spec.processes, self.cores)
+            fits = cores <= free_cores or self.max_jobs is not None
+            return fits and job.start(cores, threads_per_run(1))
+        waiting = sum(
+            other.state is JobState.WAITING and other.spec.processes == 1 for other in self.jobs
+        )
+        cores = max(1, free_cores // min(waiting, free_slots))
+        return job.start(cores, threads_per_run(cores))
+
+    def _free(self) -> tuple[int, int]:
+        """How many cores are free, and how many more runs may be started."""
+        running = [job for job in self.jobs if job.state is JobState.RUNNING]
+        cores = self.cores - sum(job.cores for job in running)
+        if self.max_jobs is None:
+            return cores, cores
+        return max(1, cores), self.max_jobs - len(running)  # may oversubscribe the cores
+
+
+def threads_per_run(cores: int) -> int:
+    """OMP_NUM_THREADS if it is set, otherwise one thread for each core of the run."""
+    given = os.environ.get("OMP_NUM_THREADS", "")
+    return int(given) if given.isdecimal() and int(given) > 0 else max(1, cores)

@@ -1,0 +1,155 @@
+"""Noisy networks and policies for Stable-Baselines3's DQN."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from typing import Any, Literal
+
+import torch
+from gymnasium import spaces
+from stable_baselines3.common.torch_layers import NatureCNN, create_mlp
+from stable_baselines3.dqn.policies import DQNPolicy, QNetwork
+from torch import Tensor, nn
+
+from noisynet.integrations.sb3_policy import (
+    PUBLIC_MODULE,
+    NoisyPolicyMixin,
+    default_extractor,
+    make_layers_noisy,
+    noise_rows,
+)
+from noisynet.layers import Noise, noise_off, resample_noise
+
+
+class ResamplingMixin:
+    """Makes a network of the library resample its noise before every forward pass.
+
+    Each pass of an update uses one sample for the whole batch (ξ and ξ′ of Eq. 14). When acting,
+    each of several environments has its own sample.
+    """
+
+    _sampling: Literal["shared", "per_row", "off"] = "shared"
+
+    def forward(self, obs: Any) -> Tensor:
+        """Compute the library's output with fresh noise."""
+        network: Any = self
+        if self._sampling != "off":
+            resample_noise(network, rows=noise_rows(obs) if self._sampling == "per_row" else None)
+        values: Tensor = super().forward(obs)  # type: ignore[misc]
+        return values
+
+    def _predict(self, observation: Any, deterministic: bool = True) -> Tensor:
+        network: Any = self
+        self._sampling = "off" if deterministic else "per_row"
+        try:
+            with noise_off(network) if deterministic else nullcontext():
+                actions: Tensor = super()._predict(observation, deterministic)  # type: ignore[misc]
+        finally:
+            self._sampling = "shared"
+        return actions
+
+
+class NoisyQNetwork(ResamplingMixin, QNetwork):
+    """The library's Q-network with all linear layers noisy, and optionally a dueling head."""
+
+    __module__ = PUBLIC_MODULE
+
+    def __init__(
+        self,
+        *arguments: Any,
+        noise: Noise = "factorised",
+        sigma0: float | None = None,
+        dueling: bool = False,
+        **keywords: Any,
+    ) -> None:
+        super().__init__(*arguments, **keywords)
+        if dueling:
+            self.q_net = _DuelingHead(
+                self.features_dim, int(self.action_space.n), self.net_arch, self.activation_fn
+            )
+        make_layers_noisy(self, noise, sigma0)
+
+
+class _DuelingHead(nn.Module):
+    """V and A, each with its own hidden layers (Eq. 3)."""
+
+    def __init__(
+        self, features: int, actions: int, hidden: list[int], activation: type[nn.Module]
+    ) -> None:
+        super().__init__()
+        self.value = nn.Sequential(*create_mlp(features, 1, hidden, activation))
+        self.advantage = nn.Sequential(*create_mlp(features, actions, hidden, activation))
+
+    def forward(self, features: Tensor) -> Tensor:
+        advantage: Tensor = self.advantage(features)
+        values: Tensor = self.value(features) + advantage - advantage.mean(dim=-1, keepdim=True)
+        return values
+
+
+class NatureConvolutions(NatureCNN):
+    """`NatureCNN` without its linear layer, which each dueling stream has of its own."""
+
+    __module__ = PUBLIC_MODULE
+
+    def __init__(self, observation_space: spaces.Box, **keywords: Any) -> None:
+        super().__init__(observation_space, **keywords)
+        with torch.no_grad():
+            self._features_dim = self.cnn(torch.zeros(1, *observation_space.shape)).shape[1]
+        self.linear = nn.Sequential()
+
+
+class NoisyDQNPolicy(NoisyPolicyMixin, DQNPolicy):
+    """A policy for DQN that explores by noisy weights instead of ε-greedy.
+
+    Acting, the online network and the target network use independent noise, resampled before every
+    forward pass. ε is 0. `predict(deterministic=True)` uses the mean weights,
+    `deterministic=False` the noise.
+
+    Args:
+        observation_space: images get the library's CNN, whose linear layer is noisy too.
+        action_space: discrete.
+        lr_schedule: as for the library's policy.
+        dueling: whether to use a dueling head.
+        keywords: `sigma0` (default: the paper's), `noise` ("factorised" or "independent"), and the
+            arguments of the library's policy.
+    """
+
+    __module__ = PUBLIC_MODULE
+
+    def __init__(
+        self,
+        observation_space: spaces.Space[Any],
+        action_space: spaces.Discrete,
+        lr_schedule: Any,
+        *,
+        dueling: bool = False,
+        **keywords: Any,
+    ) -> None:
+        self.dueling = dueling
+        extractor = keywords.setdefault(
+            "features_extractor_class", default_extractor(observation_space, keywords)
+        )
+        if dueling and extractor is NatureCNN:
+            extractor = keywords["features_extractor_class"] = NatureConvolutions
+        if extractor is NatureConvolutions and keywords.get("net_arch") is None:
+            options = keywords.get("features_extractor_kwargs") or {}
+            keywords["net_arch"] = [options.get("features_dim", 512)]
+        super().__init__(observation_space, action_space, lr_schedule, **keywords)
+
+    def make_q_net(self) -> NoisyQNetwork:
+        """Build the online or the target network."""
+        arguments = self._update_features_extractor(self.net_args, features_extractor=None)
+        arguments = {**arguments, **self.noise_arguments, "dueling": self.dueling}
+        return NoisyQNetwork(**arguments).to(self.device)
+
+    def _get_constructor_parameters(self) -> dict[str, Any]:
+        return {**super()._get_constructor_parameters(), "dueling": self.dueling}
+
+
+class NoisyDuelingDQNPolicy(NoisyDQNPolicy):
+    """`NoisyDQNPolicy` with a dueling head."""
+
+    __module__ = PUBLIC_MODULE
+
+    def __init__(self, *arguments: Any, dueling: bool = True, **keywords: Any) -> None:
+        super().__init__(*arguments, dueling=dueling, **keywords)

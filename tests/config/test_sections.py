@@ -1,0 +1,150 @@
+"""Sections of a configuration: defaults that depend on others, and what a section cannot hold."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from noisynet.config import EpsilonGreedy, NoisyRollouts, NoisyWeights, build_config
+
+from .settings import refusal, value_of
+
+
+def test_independent_noise_has_its_own_sigma0() -> None:
+    config = build_config("noisynet-dqn", "atari/pong", settings=["exploration.noise=independent"])
+    assert value_of(config, "exploration.sigma0") == 0.017
+    assert value_of(config, "exploration.warm_up") == "noisy"
+
+
+@pytest.mark.parametrize(
+    ("settings", "warm_up"),
+    [
+        ({}, "noisy"),
+        ({"sigma0": 0.1}, "uniform"),
+        ({"sigma0": 0.11}, "noisy"),
+        ({"sigma0": 0.1, "warm_up": "noisy"}, "noisy"),
+        ({"warm_up": "uniform"}, "uniform"),
+        ({"noise": "independent", "sigma0": 0.003}, "uniform"),
+    ],
+    ids=str,
+)
+def test_little_noise_warms_up_uniformly_unless_told_otherwise(
+    settings: dict[str, Any], warm_up: str
+) -> None:
+    assert NoisyWeights(**settings).warm_up == warm_up
+
+
+@pytest.mark.parametrize(
+    ("settings", "evaluation"),
+    [
+        ({}, "on"),
+        ({"used_in": "acting"}, "on"),
+        ({"used_in": "learning"}, "off"),
+        ({"used_in": "learning", "evaluation": "on"}, "on"),
+    ],
+    ids=str,
+)
+def test_the_score_is_with_noise_if_the_agent_acts_with_noise(
+    settings: dict[str, Any], evaluation: str
+) -> None:
+    assert NoisyWeights(**settings).evaluation == evaluation
+
+
+@pytest.mark.parametrize(
+    ("settings", "hidden"),
+    [
+        ([], (512,)),
+        (["network.torso=nature"], (512,)),
+        (["network.torso=a3c"], (256,)),
+        (["network.torso=[[16, 8, 4, 0]]"], (512,)),
+        (["network.torso=nature", "network.hidden=[256]"], (256,)),
+        (["network.torso=a3c", "network.hidden=[512, 64]"], (512, 64)),
+    ],
+    ids=str,
+)
+def test_the_hidden_layer_of_an_actor_critic_follows_its_torso_unless_given(
+    settings: list[str], hidden: tuple[int, ...]
+) -> None:
+    assert build_config("a3c", "atari/pong", settings=settings).network.hidden == hidden
+
+
+@pytest.mark.parametrize(
+    ("name", "hidden"), [("minatar/breakout", (128,)), ("deep_sea/10", (64, 64))]
+)
+def test_small_frames_keep_the_hidden_layers_of_their_preset(
+    name: str, hidden: tuple[int, ...]
+) -> None:
+    for torso in ("auto", "a3c"):
+        config = build_config("a3c", name, settings=[f"network.torso={torso}"])
+        assert config.network.hidden == hidden
+
+
+@pytest.mark.parametrize("name", ["initial", "final", "anneal_steps"])
+@pytest.mark.parametrize("agent", ["noisynet-dqn", "noisynet-dueling"])
+def test_a_noisy_agent_has_no_epsilon(agent: str, name: str) -> None:
+    assert not hasattr(build_config(agent, "atari/pong").exploration, name)
+    (error,) = refusal(agent, "atari/pong", settings=[f"exploration.{name}=1"])
+    assert error.startswith(f"unknown key 'exploration.{name}'")
+    with pytest.raises(ValidationError):
+        NoisyWeights.model_validate({name: 1})
+
+
+@pytest.mark.parametrize("name", ["sigma0", "noise", "redraw", "warm_up", "learn_sigma"])
+def test_an_epsilon_greedy_agent_has_no_noise(name: str) -> None:
+    (error,) = refusal("dqn", "atari/pong", settings=[f"exploration.{name}=1"])
+    assert error.startswith(f"unknown key 'exploration.{name}'")
+    with pytest.raises(ValidationError):
+        EpsilonGreedy.model_validate({name: 1})
+
+
+@pytest.mark.parametrize("agent", ["noisynet-a3c", "noisynet-a3c-factorised"])
+def test_a_noisy_agent_has_no_entropy_bonus(agent: str) -> None:
+    assert not hasattr(build_config(agent, "atari/pong").exploration, "beta")
+    (error,) = refusal(agent, "atari/pong", settings=["exploration.beta=0.01"])
+    assert error.startswith(
+        "unknown key 'exploration.beta', which belongs to exploration.kind=entropy-bonus"
+    )
+    (error,) = refusal(agent, "atari/pong", settings=["exploration.kind=entropy-bonus"])
+    assert error == f"{agent} does not explore by entropy-bonus"
+    with pytest.raises(ValidationError):
+        NoisyRollouts.model_validate({"beta": 0.01})
+
+
+@pytest.mark.parametrize("name", ["noise", "sigma0", "layers", "learn_sigma", "evaluation"])
+def test_a3c_has_no_noise(name: str) -> None:
+    (error,) = refusal("a3c", "atari/pong", settings=[f"exploration.{name}=1"])
+    assert error.startswith(
+        f"unknown key 'exploration.{name}', which belongs to exploration.kind=noisy-weights"
+    )
+
+
+def test_a_configuration_and_its_sections_are_frozen() -> None:
+    config = build_config("noisynet-dqn", "atari/pong")
+    fields: list[tuple[Any, str]] = [
+        (config, "seed"),
+        (config.exploration, "sigma0"),
+        (config.learning, "discount"),
+        (config.optimiser, "learning_rate"),
+        (config.replay, "capacity_steps"),
+        (config.network, "hidden"),
+        (config.evaluation, "frames"),
+    ]
+    for section, name in fields:
+        with pytest.raises(ValidationError, match="frozen"):
+            setattr(section, name, getattr(section, name))
+
+
+def test_an_actor_critic_configuration_is_frozen() -> None:
+    config = build_config("noisynet-a3c", "atari/pong")
+    fields: list[tuple[Any, str]] = [
+        (config, "workers"),
+        (config.exploration, "sigma0"),
+        (config.learning, "rollout_steps"),
+        (config.optimiser, "anneal"),
+        (config.network, "hidden"),
+    ]
+    for section, name in fields:
+        with pytest.raises(ValidationError, match="frozen"):
+            setattr(section, name, getattr(section, name))

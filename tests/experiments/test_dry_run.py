@@ -1,0 +1,82 @@
+"""A dry run: which runs are left, and how long they take."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from experiments.conftest import write_logs
+from noisynet.experiments import PLANS, build_plan, run_sweep
+from noisynet.experiments.dry_run import make_dry_run
+from noisynet.experiments.throughput import shipped_throughput
+
+
+def test_a_dry_run_lists_the_progress_and_the_time_left_of_every_group(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("noisynet.experiments.dry_run.shipped_throughput", lambda *_: None)
+    out = tmp_path / "runs"
+    plan = build_plan("classic", out=out)
+    done, unfinished = plan.specs[0], plan.specs[4]
+    write_logs(done, "finished", 50_000, evaluations=10)
+    write_logs(unfinished, "interrupted", 10_000, evaluations=2)
+    assert [spec.name for spec in (done, unfinished)] == [
+        "gym/CartPole-v1/dqn/seed-0",
+        "gym/CartPole-v1/dqn/seed-1",
+    ]
+    before = sorted(tmp_path.rglob("*"))
+    # 40,000 and 50,000 frames at 50/s are 800 and 1,000 s; 8 and 10 evaluations of 50 s each.
+    assert str(make_dry_run(plan, cores=2)).splitlines() == [
+        "classic: 12 runs (2 environments, 3 seeds), 348,000 frames, 288,000 left",
+        "  dqn on gym                    3 runs: 1 new, 1 unfinished, 1 done; 0.8 h (2 runs below "
+        f"{out})",
+        "  noisynet-dqn on gym           3 runs: 3 new; time unknown",
+        "  dqn on deep_sea               3 runs: 3 new; time unknown",
+        "  noisynet-dqn on deep_sea      3 runs: 3 new; time unknown",
+        "about 0.4 h on 2 cores, plus 9 runs of unknown throughput",
+    ]
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_a_dry_run_of_a_finished_sweep(tmp_path: Path) -> None:
+    plan = build_plan("classic", out=tmp_path, agents="dqn", environments="deep_sea/4", seeds=1)
+    write_logs(plan.specs[0], "finished", 50_000)
+    assert str(make_dry_run(plan, cores=2)).splitlines()[1:] == [
+        "  dqn on deep_sea      1 runs: 1 done",
+        "every run is done",
+    ]
+
+
+@pytest.mark.parametrize("name", PLANS)
+def test_shipped_plans_have_an_estimate_on_a_new_machine(name: str, tmp_path: Path) -> None:
+    text = str(make_dry_run(build_plan(name, out=tmp_path / "runs"), cores=2))
+    assert "unknown" not in text
+    assert text.splitlines()[-1].startswith("about ")
+
+
+def test_estimates_of_shipped_throughputs(tmp_path: Path) -> None:
+    plan = build_plan("atari5", out=tmp_path / "runs", agents="noisynet-dqn")
+    shipped = shipped_throughput("noisynet-dqn", "atari")
+    assert shipped is not None
+    # 15 runs of 200M frames, and 200 evaluations of 2 × 500k frames at the same speed.
+    hours = 15 * 400e6 / (4 * shipped.steps_per_second) / 3600
+    text = str(make_dry_run(plan, cores=2))
+    assert f"15 new; {hours:,.0f} h ({hours / 24:,.0f} days) (shipped with noisynet)" in text
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_each_worker_counts_as_a_core(tmp_path: Path) -> None:
+    plan = build_plan("classic", out=tmp_path, agents="a3c", environments="deep_sea/4", seeds=2)
+    write_logs(plan.specs[0], "finished", 200_000)
+    found = make_dry_run(plan, cores=2)
+    (group,) = found.groups
+    assert group.seconds_left is not None
+    assert found.core_seconds == 2 * group.seconds_left
+
+
+def test_a_dry_run_creates_nothing(tmp_path: Path) -> None:
+    summary = run_sweep("classic", out=tmp_path / "runs", dry_run=True)
+    assert (summary.exit_code, summary.runs, summary.done) == (0, 12, 0)
+    assert str(summary).startswith("classic: 12 runs")
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,133 @@
+"""Loading run folders, intact and damaged."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from noisynet.reports.load_runs import ReportError, find_runs, read_run, read_runs
+
+from .conftest import WriteRun
+
+
+def change(folder: Path, file: str, **fields: Any) -> None:
+    path = folder / file
+    path.write_text(json.dumps({**json.loads(path.read_text()), **fields}))
+
+
+def test_everything_in_a_run_folder_is_loaded(write_run: WriteRun) -> None:
+    folder = write_run("noisynet-dqn", "gym/A", 3, [1.0, 5.0, 2.0], scores_off=[0.0, 7.0, 1.0])
+    run = read_run(folder)
+    assert (run.agent, run.environment, run.family, run.seed) == ("noisynet-dqn", "gym/A", "gym", 3)
+    assert (run.protocol.budget_frames, run.protocol.period_frames) == (300, 100)
+    assert run.curve.points.tolist() == [1, 2, 3]
+    assert run.curve.scores.tolist() == [1.0, 5.0, 2.0]
+    assert run.curves["off"].scores.tolist() == [0.0, 7.0, 1.0]
+    assert run.timing.training_seconds == 3 * 36
+    assert run.timing.evaluation_seconds == 3 * 4
+    assert run.timing.steps_per_second == pytest.approx(130)
+    assert run.state == "finished"
+    assert run.settings["exploration.sigma0"] == "0.5"
+    assert "seed" not in run.settings
+    assert list(run.sigma) == ["head.q.0", "head.q.2"]
+    assert np.flatnonzero(~np.isnan(run.sigma["head.q.0"])).tolist() == [66, 133, 199]
+
+
+def test_an_agent_without_noise_has_one_curve(write_run: WriteRun) -> None:
+    run = read_run(write_run("dqn", "gym/A", 0, [4.0]))
+    assert run.curve.scores.tolist() == [4.0]
+    assert list(run.curves) == ["off"]
+    assert run.sigma == {}
+
+
+def test_the_setting_evaluation_chooses_the_curve_of_the_score(write_run: WriteRun) -> None:
+    settings = {"exploration.evaluation": "off"}
+    run = read_run(
+        write_run("noisynet-dqn", "gym/A", 0, [1.0], scores_off=[9.0], settings=settings)
+    )
+    assert run.curve.scores.tolist() == [9.0]
+
+
+def test_a_failed_run_has_its_reason_as_remark(write_run: WriteRun) -> None:
+    folder = write_run("dqn", "gym/A", 0, [1.0])
+    change(folder, "status.json", state="failed", reason="the loss is not finite")
+    run = read_run(folder)
+    assert (run.state, run.remarks) == ("failed", ("failed: the loss is not finite",))
+
+
+def test_a_run_without_metrics_is_loaded(write_run: WriteRun) -> None:
+    folder = write_run("noisynet-a3c", "gym/A", 0, [1.0])
+    for name in ("metrics.jsonl", "timing.jsonl", "status.json"):
+        (folder / name).unlink()
+    run = read_run(folder)
+    assert run.curve.scores.size == 0
+    assert run.state == "no status"
+    assert np.isnan(run.timing.steps_per_second)
+
+
+def test_runs_are_found_at_any_depth_and_each_once(write_run: WriteRun, tmp_path: Path) -> None:
+    folders = [write_run("dqn", "gym/A", seed, [1.0]) for seed in range(2)]
+    (tmp_path / "link").symlink_to(folders[0])
+    (folders[0] / "checkpoints").mkdir()
+    (folders[0] / "checkpoints" / "config.json").write_text("{}")  # run folders do not nest
+    found = find_runs([tmp_path / "runs", folders[1], tmp_path / "link"])
+    assert found == folders
+
+
+def test_no_runs_is_an_error_that_names_the_folder(tmp_path: Path) -> None:
+    with pytest.raises(ReportError, match=r"no runs found in .*: expected folders with a con"):
+        find_runs([tmp_path])
+    with pytest.raises(ReportError, match="got nothing; give the --out of your runs"):
+        find_runs([tmp_path / "absent"])
+    (tmp_path / "file").touch()
+    with pytest.raises(ReportError, match="got a file"):
+        find_runs([tmp_path / "file"])
+    with pytest.raises(ReportError, match="at least one run folder"):
+        find_runs([])
+
+
+def test_an_unreadable_run_is_skipped(write_run: WriteRun) -> None:
+    good, bad = (write_run("dqn", "gym/A", seed, [1.0]) for seed in range(2))
+    (bad / "config.json").write_text("{")
+    runs, skipped = read_runs([good, bad])
+    assert [run.path for run in runs] == [good]
+    assert [one.path for one in skipped] == [bad]
+    assert "config.json is not JSON" in skipped[0].reason
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"agent": "rainbow"}, "has agent 'rainbow', expected one of dqn, noisynet-dqn"),
+        ({"environment": "nes/mario"}, "expected an environment as atari/<rom>, minatar/<game>"),
+        ({"environment": 3}, "environment missing or of the wrong type"),
+        ({"frames": 0, "seed": None}, "seed, frames missing"),
+        ({"evaluation": []}, "evaluation.period_frames, evaluation.frames missing"),
+    ],
+)
+def test_an_invalid_configuration_is_an_error(
+    write_run: WriteRun, fields: dict[str, Any], message: str
+) -> None:
+    folder = write_run("dqn", "gym/A", 0, [1.0])
+    change(folder, "config.json", **fields)
+    with pytest.raises(ReportError, match=message):
+        read_run(folder)
+
+
+def test_reports_never_import_torch() -> None:
+    code = "import sys; from noisynet.reports import report; assert 'torch' not in sys.modules"
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_printing_the_paper_needs_neither_matplotlib_nor_jinja2() -> None:
+    code = (
+        "import io, sys; from noisynet.reports import print_paper; print_paper(io.StringIO()); "
+        "assert not {'matplotlib', 'jinja2'} & set(sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)

@@ -1,0 +1,81 @@
+"""The paper's tables from runs, on synthetic scores."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from noisynet.reports.analysis import Analysis
+from noisynet.reports.comparison_tables import aggregates
+from noisynet.reports.measured_tables import raw_scores, relative_scores, table_1, table_2
+
+from .conftest import WriteRun, analyse, cell_texts, row_of
+
+
+def test_table_1_has_measured_and_published_scores(pong_and_boxing: Analysis) -> None:
+    table = table_1(pong_and_boxing)
+    assert cell_texts(row_of(table, "DQN, measured")) == [
+        *("DQN, measured", "150.0", "150.0", "205.0", "205.0", "37", "2"),
+    ]
+    assert [cell.best for cell in row_of(table, "DQN, measured")][1:5] == [False, False, True, True]
+    # Published: 20 and 21 in Pong, 87 and 89 in Boxing.
+    assert cell_texts(row_of(table, "DQN, published, same games"))[1:5] == [
+        *("419.7", "419.7", "429.5", "429.5"),
+    ]
+    assert cell_texts(row_of(table, "DQN, printed"))[1:] == ["319", "83", "379", "123", "48", "57"]
+    assert any("200,000,000 frames" in note for note in table.notes)
+
+
+def test_table_2_requires_factorised_a3c(
+    pong_and_boxing: Analysis, write_run: WriteRun, tmp_path: Path
+) -> None:
+    assert table_2(pong_and_boxing).rows == ()
+    write_run("a3c", "atari/pong", 0, [-20.0, 14.6])
+    write_run("noisynet-a3c-factorised", "atari/pong", 0, [-20.0, 14.6])
+    table = table_2(analyse(tmp_path))
+    headings = [row[0].text for row in table.rows]
+    assert "DQN, measured" in headings
+    printed = row_of(table, "A3C and NoisyNet-A3C (factorised), printed")
+    assert cell_texts(printed)[1:6] == ["293", "80", "276", "99", "24"]
+    assert "A3C and NoisyNet-A3C (factorised), published, same games" not in headings
+
+
+def test_the_improvement_over_a_median_of_0_is_undefined(
+    write_run: WriteRun, tmp_path: Path
+) -> None:
+    write_run("dqn", "gym/A", 0, [0.0, 0.0])
+    write_run("noisynet-dqn", "gym/A", 0, [0.0, 5.0])
+    row = row_of(table_1(analyse(tmp_path)), "DQN, measured")
+    assert cell_texts(row)[1:6] == ["0.0", "0.0", "100.0", "100.0", "–"]
+
+
+def test_agents_are_compared_on_common_environments(write_run: WriteRun, tmp_path: Path) -> None:
+    write_run("dqn", "gym/A", 0, [0.0, 5.0])
+    write_run("dqn", "gym/B", 0, [0.0, 5.0])
+    write_run("noisynet-dqn", "gym/A", 0, [0.0, 10.0])
+    analysis = analyse(tmp_path)
+    assert row_of(table_1(analysis), "DQN, measured")[-1].text == "1"
+    assert [row[-2].text for row in aggregates(analysis).rows] == ["2", "1"]
+    assert any("do not compare these rows" in note for note in aggregates(analysis).notes)
+
+
+def test_table_3_has_mean_and_deviation_and_published_scores(pong_and_boxing: Analysis) -> None:
+    table = raw_scores(pong_and_boxing)
+    assert cell_texts(row_of(table, "pong")) == [
+        *("pong", "14.6", "−20.7", "14.6 ± 1.0", "20 ± 0", "18.1 ± 1.0", "21 ± 0"),
+    ]
+    assert [cell.best for cell in row_of(table, "pong")][3:] == [False, False, True, False]
+
+
+def test_a_score_of_fewer_seeds_shows_their_number(write_run: WriteRun, tmp_path: Path) -> None:
+    for seed in range(3):
+        write_run("dqn", "gym/A", seed, [1.0, 100.0 + seed])
+    write_run("noisynet-dqn", "gym/A", 0, [200.0, 2.0])
+    row = row_of(raw_scores(analyse(tmp_path)), "gym/A")
+    assert cell_texts(row)[3:] == ["101 ± 1", "200 (1)"]
+
+
+def test_relative_scores_are_measured_and_published(pong_and_boxing: Analysis) -> None:
+    table = relative_scores(pong_and_boxing)
+    # Pong: 3.53 of 35.3 points; published 1 of 40.7.
+    assert cell_texts(row_of(table, "pong")) == ["pong", "10.0", "2.5"]
+    assert cell_texts(row_of(table, "boxing")) == ["boxing", "50.0", "2.3"]

@@ -1,0 +1,101 @@
+"""Tables as text, Markdown, CSV and LaTeX."""
+
+from __future__ import annotations
+
+import pytest
+
+from noisynet.reports.table_formats import (
+    Cell,
+    Table,
+    interval_cell,
+    number_cell,
+    render_table,
+    text_cell,
+)
+
+TABLE = Table(
+    "table-x",
+    "Scores",
+    ("game", "mean", "mean", "remark"),
+    (
+        (
+            text_cell("a_b|<i>"),
+            number_cell(1234.5678, spread=12.25),
+            Cell("7", 7.0, best=True),
+            text_cell(""),
+        ),
+        (text_cell("c"), number_cell(-0.04, 1), number_cell(None), text_cell("50 % & more")),
+    ),
+    ("A note.",),
+    (("DQN", 1), ("A3C", 1), ("", 1)),
+)
+
+
+def test_text_aligns_numbers_and_marks_the_best() -> None:
+    assert render_table(TABLE, "text").splitlines() == [
+        "Scores",
+        "",
+        "game      DQN mean  A3C mean  remark",
+        "───────  ─────────  ────────  ───────────",
+        "a_b|<i>  1235 ± 12        7*",
+        "c              0.0         –  50 % & more",
+        "",
+        "  · A note.",
+    ]
+
+
+def test_csv_keeps_every_digit_and_leaves_what_is_missing_empty() -> None:
+    assert render_table(TABLE, "csv").splitlines() == [
+        "game,DQN mean,DQN mean ±,A3C mean,remark",
+        "a_b|<i>,1234.5678,12.25,7.0,",
+        "c,-0.04,,,50 % & more",
+    ]
+
+
+def test_markdown_escapes_what_would_end_a_cell_or_start_a_tag() -> None:
+    lines = render_table(TABLE, "markdown").splitlines()
+    assert lines[2] == "| game | DQN mean | A3C mean | remark |"
+    assert lines[4] == r"| a\_b\|\<i\> | 1235 ± 12 | **7** |  |"
+    assert lines[-1] == "- A note."
+
+
+def test_latex_escapes_its_special_characters_and_groups_headings() -> None:
+    text = render_table(TABLE, "latex")
+    assert r"a\_b|\textless{}i\textgreater{} & 1235 $\pm$ 12 & \textbf{7} &  \\" in text
+    assert r"50 \% \& more" in text
+    assert r" & \multicolumn{1}{c}{DQN} & \multicolumn{1}{c}{A3C} & " in text
+    assert r"\caption{Scores. A note.}" in text
+    assert r"\label{tab:table-x}" in text
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (1234.5, "1234"),
+        (0.0456, "0.0456"),
+        (1e-9, "0.0000"),
+        (0.0, "0"),
+        (99.4, "99.4"),
+        (12.34, "12.3"),
+        (1.234, "1.23"),
+        (-3.0, "−3.00"),
+    ],
+)
+def test_larger_numbers_have_fewer_digits(value: float, text: str) -> None:
+    assert number_cell(value).text == text
+
+
+def test_a_number_that_is_missing_is_shown_as_missing() -> None:
+    assert number_cell(None).text == number_cell(float("nan")).text == "–"
+
+
+def test_an_interval_is_shown_where_there_is_one() -> None:
+    assert interval_cell(12.34, (10.0, 15.06)).text == "12.3 [10.0, 15.1]"
+    assert interval_cell(12.34, None).text == "12.3"
+
+
+def test_a_row_that_does_not_fit_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"t has 2 columns, got rows of \[1\]"):
+        Table("t", "T", ("a", "b"), ((text_cell("x"),),))
+    with pytest.raises(ValueError, match="cover 2 columns, expected all but the first, 1"):
+        Table("t", "T", ("a", "b"), (), groups=(("g", 2),))
