@@ -172,7 +172,8 @@ def test_a_run_that_nobody_watches_prints_its_evaluations_and_no_progress(
     trained: tuple[Path, str],
 ) -> None:
     run, said = trained
-    lines = said.splitlines()
+    first, *lines = said.splitlines()
+    assert first == "noisynet-dqn on deep_sea/4: device cpu, compute torch, 1 thread"
     pattern = r"frame (100|200): score -?\d+\.\d\d with noise (on|off), 10 episodes"
     assert [bool(re.fullmatch(pattern, line)) for line in lines] == [True] * 4 + [False]
     assert re.fullmatch(r"finished: 200 frames, score -?\d+\.\d\d, in .*seed-0", lines[-1])

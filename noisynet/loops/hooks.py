@@ -28,7 +28,7 @@ class TensorBoard:
     def started(self, frames: int) -> None:
         """Open the event file; hide the events after `frames`, which will be written again."""
         self._writer = SummaryWriter(str(self._folder.path / "tensorboard"), purge_step=frames)
-        # Events at exactly this frame are hidden, too. Those that are in the logs are written again.
+        # That hides events at this very frame, too; those in the logs are written again.
         now = [
             row for row in read_metrics(self._folder.metrics_path) if row.get("frames") == frames
         ]
@@ -67,7 +67,7 @@ class TensorBoard:
         self._writer.add_scalar(name, value, row["frames"])
 
     def _flush(self) -> None:
-        """Flush at once: a run killed after its next checkpoint does not write these events again."""
+        """Flush at once: a run killed after its next checkpoint does not write them again."""
         assert self._writer is not None
         self._writer.flush()
 

@@ -150,7 +150,7 @@ def test_a_real_run_that_is_killed_goes_on_from_its_checkpoint(
     os.kill(sweeps.pid(NAMES[1]), signal.SIGKILL)
     said, on_the_way = sweep.communicate()
     assert (sweep.returncode, "1 of 1 runs done" in said) == (0, True), on_the_way
-    assert "continuing from frame" in (sweeps.out / f"{NAMES[1]}.log").read_text()
+    assert "resuming from frame" in (sweeps.out / f"{NAMES[1]}.log").read_text()
     rows = read_metrics(sweeps.out / NAMES[1] / "metrics.jsonl")
     logged = [row["frames"] for row in rows if row["kind"] == "train"]
     assert logged == list(range(40, 1001, 40))  # no row twice, none missing

@@ -77,5 +77,5 @@ def test_a_run_process_that_is_killed_goes_on_from_its_checkpoint(sweeps: Sweeps
     said, on_the_way = sweep.communicate()
     assert (sweep.returncode, "1 of 1 runs done" in said) == (0, True), on_the_way
     assert f"{NAMES[1]}: killed by SIGKILL; it will go on from frame" in on_the_way
-    assert "continuing from frame" in (sweeps.out / f"{NAMES[1]}.log").read_text()
+    assert "resuming from frame" in (sweeps.out / f"{NAMES[1]}.log").read_text()
     assert frames_of_training(sweeps, NAMES[1]) == list(range(40, 2001, 40))

@@ -166,7 +166,7 @@ def test_ctrl_c_saves_a_recurrent_run_and_it_resumes_bit_for_bit(
     assert bench.remains(tmp_path / "run") == bench.reference("a3c recurrent")
 
 
-# --- two workers --------------------------------------------------------------------------------------
+# --- two workers --------------------------------------------------------------------------------
 
 
 def test_workers_exit_with_their_parent_and_the_run_resumes(bench: Bench, tmp_path: Path) -> None:

@@ -128,14 +128,14 @@ def bed(tmp_path: Path) -> Bed:
 
 
 def test_a_run_evaluates_saves_and_finishes(bed: Bed, monkeypatch: pytest.MonkeyPatch) -> None:
-    saved = []
+    saved = list[int]()
+
+    def save(folder: Path, checkpoint: Checkpoint, **keywords: Any) -> Path:
+        saved.append(checkpoint.step)
+        return save_checkpoint(folder, checkpoint, **keywords)
+
+    monkeypatch.setattr("noisynet.loops.run.save_checkpoint", save)
     with bed.run() as run:
-        monkeypatch.setattr(
-            "noisynet.loops.run.save_checkpoint",
-            lambda *arguments, **keywords: (
-                saved.append(arguments[1].step) or save_checkpoint(*arguments, **keywords)
-            ),
-        )
         outcome = run.run()
     # Before the first step, when due, and after each evaluation (20 and 40).
     assert saved == [0, 10, 20, 30, 40, 50]
