@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from torch.utils.tensorboard import SummaryWriter
 
+from noisynet.loops.run_log import Observer
 from noisynet.runs import RunFolder, read_metrics
 
 _CURVES: Final = (
@@ -14,7 +15,7 @@ _CURVES: Final = (
 )
 
 
-class TensorBoard:
+class TensorBoard(Observer):
     """Writes the metrics as TensorBoard events to the run's `tensorboard/`.
 
     Args:
@@ -70,9 +71,6 @@ class TensorBoard:
         """Flush at once: a run killed after its next checkpoint does not write them again."""
         assert self._writer is not None
         self._writer.flush()
-
-    def noted(self, message: str) -> None:
-        """Do nothing: messages have no curve."""
 
     def close(self) -> None:
         """Close the event file."""

@@ -18,7 +18,7 @@ from noisynet.config import ActorCriticConfig, build_config
 from noisynet.evaluation import make_configured_environment
 from noisynet.loops import WorkersFailed, open_run, train
 from noisynet.loops.run import Run, checkpoint_identity
-from noisynet.loops.run_log import RunLog
+from noisynet.loops.run_log import Observer, RunLog
 from noisynet.runs import (
     Checkpoint,
     RunDamaged,
@@ -68,7 +68,7 @@ class StubTrainer:
         self.weight, self.steps = tensors["weight"], state["steps"]
 
 
-class Messages:
+class Messages(Observer):
     """An observer that records messages."""
 
     def __init__(self) -> None:
@@ -76,12 +76,6 @@ class Messages:
 
     def started(self, frames: int) -> None:
         self.texts.append(f"started at {frames}")
-
-    def logged(self, row: dict[str, Any], steps_per_second: float) -> None:
-        pass
-
-    def evaluated(self, row: dict[str, Any]) -> None:
-        pass
 
     def noted(self, message: str) -> None:
         self.texts.append(message)

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from noisynet.replay import FrameStore, RowLayout, rows_that_fit
+from noisynet.config import Config, build_config
+from noisynet.replay import FrameStore, RowLayout
 from noisynet.replay.rings import Rings
 
 ATARI = RowLayout((84, 84), "uint8", 18)
@@ -18,23 +19,15 @@ def test_an_atari_row_takes_one_frame_and_eighteen_bytes() -> None:
     assert ATARI.nbytes == 84 * 84 + 18
 
 
-def test_a_million_atari_rows_fit_in_seven_point_two_gigabytes() -> None:
-    rows = rows_that_fit(7.2e9, ATARI)
-    assert rows * ATARI.nbytes <= 7.2e9 - 65_536 < (rows + 1) * ATARI.nbytes
-    assert rows - 1_000_000 - 4 - 1 == 17_797  # what remains for slack
-
-
-def test_a_folder_with_the_rows_that_fit_takes_no_more_disk_than_the_limit(tmp_path: Path) -> None:
-    limit = 3_000_000
-    slack = rows_that_fit(limit, ATARI) - 100 - 4 - 1
-    store = FrameStore(100, (84, 84), num_actions=18, slack_rows=slack, folder=tmp_path)
+def test_the_replay_of_a_run_on_atari_fits_in_seven_point_two_gigabytes(tmp_path: Path) -> None:
+    config = build_config("dqn", "atari/pong")
+    assert isinstance(config, Config)
+    slack = 2 * (config.checkpoint_period_frames // 4 + 2)  # two periods between checkpoints
+    rows = config.replay.capacity_steps + slack + 4 + 1
+    small = FrameStore(100, (84, 84), num_actions=18, slack_rows=200, folder=tmp_path)
     disk = sum(path.stat().st_blocks * 512 for path in (tmp_path, *tmp_path.iterdir()))
-    assert store.nbytes <= disk <= limit
-    assert limit - store.nbytes < 65_536 + ATARI.nbytes
-
-
-def test_a_limit_below_one_row_fits_no_row() -> None:
-    assert rows_that_fit(1_000, ATARI) == 0
+    assert disk - small.nbytes < 65_536  # partly used blocks and layout.json
+    assert rows * ATARI.nbytes + 65_536 <= 7.2e9
 
 
 def test_more_than_256_actions_take_two_bytes() -> None:
