@@ -56,6 +56,8 @@ class StorageError(RunError):
     def from_os_error(cls, doing: str, path: Path, error: OSError) -> StorageError:
         """Make the error for an `OSError` raised while `doing` something to `path`."""
         reason = os.strerror(error.errno) if error.errno is not None else str(error)
+        if error.errno is not None and error.strerror != reason:  # a message of ours, with advice
+            return cls(f"cannot {doing} {path}: {error.strerror}")
         advice = _WHAT_TO_DO.get(error.errno or 0, "check that the folder exists and is writable")
         made = cls(
             f"cannot {doing} {path}: {reason} (errno {error.errno}); {advice}, then give the same "

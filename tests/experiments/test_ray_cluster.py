@@ -150,7 +150,7 @@ def test_a_killed_run_that_trains_is_resumed_from_its_checkpoint(
     os.kill(sweeps.pid(NAMES[1]), signal.SIGKILL)
     summary, log = sweep.communicate()
     assert (sweep.returncode, "1 of 1 runs done" in summary) == (0, True), log
-    assert "continuing from frame" in (sweeps.out / f"{NAMES[1]}.log").read_text()
+    assert "resuming from frame" in (sweeps.out / f"{NAMES[1]}.log").read_text()
     rows = read_metrics(sweeps.out / NAMES[1] / "metrics.jsonl")
     logged = [row["frames"] for row in rows if row["kind"] == "train"]
     assert logged == list(range(40, 1001, 40))  # no row twice, none missing

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 LEARN = "noisynet.agents.value:ValueAgent.learn"
 VERIFY = "noisynet.loops.off_policy_trainer:OffPolicyTrainer._verify_replay"
-FAST_FORWARD = "noisynet.loops.episodes:Episodes.fast_forward"
+FAST_FORWARD = "noisynet.loops.episodes:Episodes._fast_forward"
 
 
 # --- kills at chosen events -----------------------------------------------------------------------
