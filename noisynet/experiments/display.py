@@ -198,5 +198,5 @@ def _progress_cells(job: DisplayedJob) -> list[str]:
 
 
 def _print_line(console: Console, message: str) -> None:
-    with suppress(OSError):  # the runs go on without a terminal
+    with suppress(OSError):  # the sweep continues without a terminal
         console.print(message, highlight=False, markup=False, soft_wrap=True)

@@ -65,7 +65,7 @@ class RunSpec:
 
     @property
     def log(self) -> Path:
-        """The file with the output of the run's processes, beside the folder."""
+        """The file with the output of the run's processes, next to the folder."""
         return self.folder.with_name(f"{self.folder.name}.log")
 
     @property

@@ -1,6 +1,6 @@
 """Statistics agree with rliable (Agarwal et al. 2021).
 
-rliable does not import with pandas 3, so it lives in an environment of its own. `RLIABLE_PYTHON`
+rliable does not import with pandas 3, so it needs a separate environment. `RLIABLE_PYTHON`
 names its Python; without it the slow test makes one:
 
     python -m venv rliable && rliable/bin/pip install rliable 'pandas<3'
@@ -37,7 +37,7 @@ THRESHOLDS = np.linspace(0, 300, 7)
 
 
 def scores(agent_seed: int) -> Floats:
-    """Made-up normalised scores [5 runs, 8 tasks], in per cent, with a few ties."""
+    """Synthetic normalised scores [5 runs, 8 tasks], in per cent, with a few ties."""
     generator = np.random.default_rng(agent_seed)
     level = np.linspace(10, 250, 8)
     drawn = level * generator.lognormal(0.1 * agent_seed, 0.4, (5, 8))
@@ -48,7 +48,7 @@ def strata(matrix: Floats) -> Strata:
     return Strata.of(list(matrix.T))
 
 
-# What rliable 1.2.0 says of `scores(2)` and `scores(1)`, in per cent.
+# Results of rliable 1.2.0 for `scores(2)` and `scores(1)`, in per cent.
 BY_RLIABLE = (168.0, 168.0, 150.0, 19.5)
 IMPROVEMENT_BY_RLIABLE = 0.565
 
