@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import importlib
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 
-def lazy_attributes(package: str, homes: Mapping[str, str]) -> Callable[[str], object]:
+def lazy_attributes(
+    package: str, submodules: Mapping[str, Sequence[str]]
+) -> Callable[[str], object]:
     """The `__getattr__` of a package whose submodules are imported on first use.
 
     Args:
         package: its `__name__`.
-        homes: the submodule that defines each attribute, relative to the package.
+        submodules: by name, relative to the package, each with the attributes it defines.
     """
+    homes = {name: submodule for submodule, names in submodules.items() for name in names}
 
     def load(name: str) -> object:
         if name not in homes:

@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from noisynet.experiments.plan import RunSpec
-from noisynet.runs import Owner, RunError, RunFolder, RunLocked, compare_configs
+from noisynet.runs import Owner, RunError, RunFolder, RunLocked
 from noisynet.runs.encoding import decode, encode
+from noisynet.runs.store import compare_configs
 
 _TAIL_BYTES: Final = 1 << 16
 # Locks are stamped in whole seconds, processes in hundredths of another clock.

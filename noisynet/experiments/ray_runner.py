@@ -91,7 +91,7 @@ class RayRunner:
         """Run every job to its end, or to a checkpoint once a stop is requested."""
         try:
             while not all(job.state.ended for job in self.jobs):
-                if stop.requested:
+                if stop():
                     self._cancel()
                 else:
                     self._submit()

@@ -16,6 +16,7 @@ from noisynet.reports.agents import Contender
 from noisynet.reports.analysis import Analysis
 from noisynet.reports.load_metrics import NoiseMode
 from noisynet.reports.plotting import (
+    DIAMONDS,
     WIDTH,
     LazyFigure,
     band,
@@ -45,15 +46,6 @@ _AGGREGATES: Final[tuple[tuple[str, Statistic], ...]] = (
     ("optimality gap", optimality_gap),
 )
 _MODES: Final[dict[NoiseMode, Any]] = {"on": "-", "off": (0, (1, 1))}
-_PUBLISHED: Final[dict[str, Any]] = {
-    "linestyle": "none",
-    "marker": "D",
-    "markersize": 3.5,
-    "markerfacecolor": "white",
-    "markeredgecolor": "black",
-    "markeredgewidth": 0.7,
-    "label": "published, same games",
-}
 
 
 def interval_figures(analysis: Analysis) -> Iterator[LazyFigure]:
@@ -118,7 +110,8 @@ def _aggregates(analysis: Analysis, shown: Sequence[Contender]) -> Figure:
             published = analysis.published_strata(contender, tasks)
             # Published scores are means over seeds, so that only these statistics are known.
             if published is not None and statistic in (mean_score, median_score):
-                axes.plot([float(statistic(published))], [position], **_PUBLISHED)
+                value, label = float(statistic(published)), "published, same games"
+                axes.plot([value], [position], label=label, **DIAMONDS)
         axes.set_title(title)
         axes.set_xlabel("(%)")
         axes.xaxis.set_major_locator(MaxNLocator(4))

@@ -22,7 +22,8 @@ from noisynet.reports.load_metrics import (
     read_timing,
 )
 from noisynet.reports.scores import Floats
-from noisynet.runs import RunError, RunFolder, find_run_folders, flatten_config
+from noisynet.runs import RunError, RunFolder
+from noisynet.runs.store import find_run_folders, flatten_config
 
 FAMILY_TITLES: Final = {
     "atari": "Atari",

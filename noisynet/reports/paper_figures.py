@@ -15,6 +15,7 @@ from matplotlib.ticker import MaxNLocator
 from noisynet.reports.agents import FACTORISED_A3C, Contender
 from noisynet.reports.analysis import BASELINES, Analysis
 from noisynet.reports.plotting import (
+    DIAMONDS,
     WIDTH,
     LazyFigure,
     frames_axis,
@@ -73,29 +74,16 @@ def _bars(
             text = f"{measured[task]:.0f}"
             style: dict[str, Any] = {"ha": "center", "va": "bottom", "fontsize": 6, "rotation": 90}
             axes.text(position, TRUNCATION + 20, text, **style)  # above a diamond
-    marked = [
-        (position, published[task]) for position, task in enumerate(tasks) if task in published
-    ]
-    if marked:
-        axes.plot(
-            [position for position, _ in marked],
-            [min(value, TRUNCATION) for _, value in marked],
-            linestyle="none",
-            marker="D",
-            markersize=3.2,
-            markerfacecolor="white",
-            markeredgecolor="black",
-            markeredgewidth=0.7,
-            clip_on=False,
-        )
-    _finish_bars(axes, tasks, heights, [min(value, TRUNCATION) for _, value in marked])
+    positions = [position for position, task in enumerate(tasks) if task in published]
+    diamonds = [min(published[tasks[position]], TRUNCATION) for position in positions]
+    axes.plot(positions, diamonds, clip_on=False, **DIAMONDS)
+    _finish_bars(axes, tasks, heights, diamonds)
     handles = [
         Line2D([], [], color=noisy.style.colour, lw=5, label=f"{noisy.title} better"),
         Line2D([], [], color=baseline.style.colour, lw=5, label=f"{baseline.title} better"),
     ]
-    if marked:
-        diamond = {"marker": "D", "markerfacecolor": "white", "markeredgecolor": "black"}
-        handles.append(Line2D([], [], ls="none", ms=3.2, label="published", **diamond))  # type: ignore[arg-type]
+    if diamonds:
+        handles.append(Line2D([], [], label="published", **DIAMONDS))
     columns = len(handles) if len(tasks) > 8 else 1
     figure.legend(handles=handles, loc="upper center", ncols=columns, handlelength=1)
     top = 0.9 if columns > 1 else 0.98 - 0.06 * len(handles)

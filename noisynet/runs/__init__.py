@@ -14,15 +14,7 @@ from noisynet.runs.files import RunDamaged, RunError, StorageError, write_atomic
 from noisynet.runs.lock import EXIT_LOCKED, Owner, RunLock, RunLocked
 from noisynet.runs.metrics import MetricsLog, read_metrics
 from noisynet.runs.segments import SegmentHashes
-from noisynet.runs.store import (
-    Difference,
-    RunFolder,
-    RunMismatch,
-    RunState,
-    compare_configs,
-    find_run_folders,
-    flatten_config,
-)
+from noisynet.runs.store import Difference, RunFolder, RunMismatch, RunState
 from noisynet.runs.traces import Trace, TraceFile, list_traces, read_traces, write_traces
 
 __all__ = [
@@ -45,9 +37,6 @@ __all__ = [
     "StorageError",
     "Trace",
     "TraceFile",
-    "compare_configs",
-    "find_run_folders",
-    "flatten_config",
     "list_traces",
     "load_newest",
     "read_metrics",

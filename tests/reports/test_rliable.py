@@ -23,12 +23,12 @@ from noisynet.reports.scores import (
     Floats,
     Strata,
     estimate,
-    estimate_improvement,
     estimate_profile,
     interquartile_mean,
     mean_score,
     median_score,
     optimality_gap,
+    probability_of_improvement,
 )
 
 ORACLE = Path(__file__).with_name("rliable_oracle.py")
@@ -57,7 +57,7 @@ def test_point_estimates_are_rliables() -> None:
     noisy, baseline = strata(scores(2)), strata(scores(1))
     found = [float(statistic(noisy)) for statistic in STATISTICS]
     assert found == pytest.approx(BY_RLIABLE)
-    better = estimate_improvement(noisy, baseline, seed=0)
+    better = estimate(probability_of_improvement, noisy, baseline, seed=0)
     assert better.value == pytest.approx(IMPROVEMENT_BY_RLIABLE)
 
 
@@ -99,7 +99,9 @@ def test_intervals_are_rliables_to_bootstrap_error(rliable_python: str) -> None:
         assert ours.interval is not None
         width = bounds[1] - bounds[0]
         assert ours.interval == pytest.approx(bounds, abs=0.08 * width)
-    better = estimate_improvement(strata(noisy), strata(baseline), seed=0, resamples=4_000)
+    better = estimate(
+        probability_of_improvement, strata(noisy), strata(baseline), seed=0, resamples=4_000
+    )
     assert [better.value] == pytest.approx(theirs["improvement"])
     assert better.interval == pytest.approx(
         [row[0] for row in theirs["improvement_interval"]], abs=0.02

@@ -10,7 +10,6 @@ from noisynet.reports.scores import (
     Strata,
     Tally,
     estimate,
-    estimate_improvement,
     estimate_profile,
     human_normalised,
     improvement,
@@ -138,9 +137,9 @@ def test_the_same_seed_gives_the_same_interval_and_another_gives_another() -> No
 def test_without_repeated_runs_there_is_no_interval() -> None:
     single, double = Strata.of([[1.0], [2.0, 3.0]]), Strata.of([[1.0, 2.0], [2.0, 3.0]])
     assert estimate(mean_score, single, seed=0).interval is None
-    assert estimate_improvement(double, single, seed=0).interval is None
+    assert estimate(probability_of_improvement, double, single, seed=0).interval is None
     assert estimate_profile(single, [1.0], seed=0)[1] is None
-    assert estimate_improvement(double, double, seed=0).interval is not None
+    assert estimate(probability_of_improvement, double, double, seed=0).interval is not None
 
 
 def test_the_interval_of_a_profile_holds_at_each_threshold() -> None:
