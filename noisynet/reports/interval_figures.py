@@ -24,7 +24,6 @@ from noisynet.reports.plotting import (
     frames_axis,
     line_style,
     markers,
-    new_figure,
 )
 from noisynet.reports.scores import (
     HUMAN,
@@ -96,7 +95,7 @@ def interval_figures(analysis: Analysis) -> Iterator[LazyFigure]:
 
 
 def _aggregates(analysis: Analysis, shown: Sequence[Contender]) -> Figure:
-    figure = new_figure(WIDTH, 0.95 + 0.22 * len(shown))
+    figure = Figure(figsize=(WIDTH, 0.95 + 0.22 * len(shown)))
     row = figure.subplots(1, len(_AGGREGATES), sharey=True)
     for axes, (title, statistic) in zip(row, _AGGREGATES, strict=True):
         for position, contender in enumerate(shown):
@@ -134,7 +133,7 @@ def _label_rows(axes: Axes, names: Sequence[str]) -> None:
 
 
 def _improvements(analysis: Analysis, pairs: Sequence[tuple[Contender, Contender]]) -> Figure:
-    figure = new_figure(WIDTH * 0.75, 0.75 + 0.26 * len(pairs))
+    figure = Figure(figsize=(WIDTH * 0.75, 0.75 + 0.26 * len(pairs)))
     axes = figure.add_subplot()
     for position, (noisy, baseline) in enumerate(pairs):
         _interval(axes, position, analysis.improvement(noisy, baseline), noisy.style.colour)
@@ -155,7 +154,7 @@ def _profiles(analysis: Analysis, shown: Sequence[Contender]) -> Figure:
         contender: analysis.strata(contender, analysis.tasks(contender)) for contender in shown
     }
     thresholds = _thresholds(np.concatenate([found.values for found in strata.values()]))
-    figure = new_figure(WIDTH, 3.0)
+    figure = Figure(figsize=(WIDTH, 3.0))
     axes = figure.add_subplot()
     for contender, found in strata.items():
         profile, bounds = estimate_profile(found, thresholds, seed=analysis.seed)
@@ -201,7 +200,7 @@ def _tasks_in_both_modes(analysis: Analysis, contender: Contender) -> list[str]:
 def _noise(analysis: Analysis, noisy: Sequence[Contender]) -> Figure:
     columns = min(len(noisy), 4)
     rows = -(-len(noisy) // columns)
-    figure = new_figure(max(WIDTH * columns / 4, 3.5), 0.5 + 1.9 * rows)
+    figure = Figure(figsize=(max(WIDTH * columns / 4, 3.5), 0.5 + 1.9 * rows))
     grid = figure.subplots(rows, columns, squeeze=False)
     for axes, contender in zip(grid.flat, noisy, strict=False):
         tasks = _tasks_in_both_modes(analysis, contender)

@@ -21,7 +21,6 @@ from noisynet.reports.plotting import (
     frames_axis,
     line_style,
     markers,
-    new_figure,
     panel_legend,
 )
 from noisynet.reports.scores import Floats
@@ -65,7 +64,7 @@ def _bars(
 ) -> Figure:
     tasks = sorted(measured, key=lambda task: -measured[task])
     heights = np.minimum([measured[task] for task in tasks], TRUNCATION)
-    figure = new_figure(max(2.6, min(WIDTH, 1.3 + 0.42 * len(tasks))), 2.9)
+    figure = Figure(figsize=(max(2.6, min(WIDTH, 1.3 + 0.42 * len(tasks))), 2.9))
     axes = figure.add_subplot()
     colours = [noisy.style.colour if height >= 0 else baseline.style.colour for height in heights]
     axes.bar(range(len(tasks)), heights, width=0.75, color=colours)
@@ -141,7 +140,7 @@ def _median_figures(analysis: Analysis) -> Iterator[LazyFigure]:
 
 def _medians(analysis: Analysis, panels: dict[str, list[Contender]]) -> Figure:
     width = WIDTH / 3 if len(panels) > 1 else WIDTH / 2
-    figure = new_figure(width * max(len(panels), 1), 2.6)
+    figure = Figure(figsize=(width * max(len(panels), 1), 2.6))
     axes_row = figure.subplots(1, len(panels), squeeze=False)[0]
     for axes, shown in zip(axes_row, panels.values(), strict=True):
         tasks = analysis.tasks(*shown)

@@ -109,11 +109,6 @@ def figure_style() -> Iterator[None]:
         yield
 
 
-def new_figure(width: float, height: float) -> Figure:
-    """An empty figure of a size in inches, without pyplot's global state."""
-    return Figure(figsize=(width, height))
-
-
 def line_style(contender: Contender, contenders: Sequence[Contender]) -> dict[str, Any]:
     """Colour, width and dashes of a contender's lines; dashes tell variants of an agent apart."""
     variants = [one for one in contenders if one.agent == contender.agent and one.variant]

@@ -8,9 +8,9 @@ from noisynet.reports.table_formats import (
     Cell,
     Table,
     interval_cell,
+    make_row,
     number_cell,
     render_table,
-    text_cell,
 )
 
 TABLE = Table(
@@ -18,13 +18,8 @@ TABLE = Table(
     "Scores",
     ("game", "mean", "mean", "remark"),
     (
-        (
-            text_cell("a_b|<i>"),
-            number_cell(1234.5678, spread=12.25),
-            Cell("7", 7.0, best=True),
-            text_cell(""),
-        ),
-        (text_cell("c"), number_cell(-0.04, 1), number_cell(None), text_cell("50 % & more")),
+        make_row("a_b|<i>", number_cell(1234.5678, spread=12.25), Cell("7", 7.0, best=True), ""),
+        make_row("c", number_cell(-0.04, 1), number_cell(None), "50 % & more"),
     ),
     ("A note.",),
     (("DQN", 1), ("A3C", 1), ("", 1)),
@@ -96,6 +91,11 @@ def test_an_interval_is_shown_in_brackets() -> None:
 
 def test_rows_and_groups_must_match_the_columns() -> None:
     with pytest.raises(ValueError, match=r"t has 2 columns, got rows of \[1\]"):
-        Table("t", "T", ("a", "b"), ((text_cell("x"),),))
+        Table("t", "T", ("a", "b"), (make_row("x"),))
     with pytest.raises(ValueError, match="cover 2 columns, expected all but the first, 1"):
         Table("t", "T", ("a", "b"), (), groups=(("g", 2),))
+
+
+def test_a_row_of_strings_integers_and_cells() -> None:
+    cell = number_cell(0.5)
+    assert make_row("a", 7, cell) == (Cell("a"), Cell("7", 7), cell)
