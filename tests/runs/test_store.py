@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import noisynet
-from noisynet.runs import RunDamaged, RunFolder, RunMismatch
+from noisynet.runs import RunDamaged, RunFolder, RunMismatch, compare_configs, find_run_folders
 
 _IDENTITY = ["agent", "environment", "seed"]
 _ROOT = Path(noisynet.__file__).parents[1]
@@ -165,3 +165,27 @@ def test_importing_runs_does_not_import_torch() -> None:
         "from noisynet.runs import *; sys.exit('torch' in sys.modules)"
     )
     subprocess.run([sys.executable, "-c", script, str(_ROOT / "noisynet")], check=True)
+
+
+def test_run_folders_are_found_in_order_and_do_not_nest(tmp_path: Path) -> None:
+    for name in ("b/run", "a", "b/run/checkpoints/1"):
+        (tmp_path / name).mkdir(parents=True)
+        (tmp_path / name / "config.json").write_text("{}")
+    (tmp_path / "empty").mkdir()
+    assert list(find_run_folders(tmp_path)) == [tmp_path / "a", tmp_path / "b" / "run"]
+    assert list(find_run_folders(tmp_path / "a")) == [tmp_path / "a"]
+
+
+def test_configurations_are_compared_by_dotted_key() -> None:
+    stored = {"seed": 1, "learning": {"discount": 0.9, "n_step": 1}, "old": True}
+    given = {"seed": 1, "learning": {"discount": 0.99, "n_step": 1}}
+    found = compare_configs(stored, given, ["learning"])
+    assert [(one.key, one.stored, one.given, one.identity) for one in found] == [
+        ("learning.discount", "0.9", "0.99", True),
+        ("old", "True", "nothing", False),
+    ]
+    assert dict(flatten_config(given)) == {
+        "seed": 1,
+        "learning.discount": 0.99,
+        "learning.n_step": 1,
+    }
