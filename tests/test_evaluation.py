@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from noisynet.agents import EvaluationPolicy, ValueAgent
+from noisynet.agents import ValueAgent, ValuePolicy
 from noisynet.config import Config, build_config
 from noisynet.envs import Environment, EnvironmentSpec, Step, episode_seed, make_environment
 from noisynet.evaluation import (
@@ -165,12 +165,12 @@ def test_the_seed_of_an_episode_derives_from_run_evaluation_and_number() -> None
 def test_the_agent_sees_stacks_that_begin_with_zeros(monkeypatch: pytest.MonkeyPatch) -> None:
     environment, seen = Counting(), list[NDArray[Any]]()
 
-    class Watching(EvaluationPolicy):
+    class Watching(ValuePolicy):
         def act(self, observation: NDArray[Any]) -> NDArray[np.int64]:
             seen.append(observation[0].copy())
             return super().act(observation)
 
-    monkeypatch.setattr("noisynet.agents.value.EvaluationPolicy", Watching)
+    monkeypatch.setattr("noisynet.agents.value.ValuePolicy", Watching)
     evaluate(counting_agent(environment), environment, frames=28, training_frames=0, noise="on")
     times = [[int(frame[1]) if frame[0] else None for frame in stack] for stack in seen]
     assert times == [

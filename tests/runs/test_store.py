@@ -184,8 +184,3 @@ def test_configurations_are_compared_by_dotted_key() -> None:
         ("learning.discount", "0.9", "0.99", True),
         ("old", "True", "nothing", False),
     ]
-    assert dict(flatten_config(given)) == {
-        "seed": 1,
-        "learning.discount": 0.99,
-        "learning.n_step": 1,
-    }
