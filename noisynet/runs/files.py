@@ -57,12 +57,13 @@ class StorageError(RunError):
         """Make the error for an `OSError` raised while `doing` something to `path`."""
         reason = os.strerror(error.errno) if error.errno is not None else str(error)
         if error.errno is not None and error.strerror != reason:  # a message of ours, with advice
-            return cls(f"cannot {doing} {path}: {error.strerror}")
-        advice = _WHAT_TO_DO.get(error.errno or 0, "check that the folder exists and is writable")
-        made = cls(
-            f"cannot {doing} {path}: {reason} (errno {error.errno}); {advice}, then give the same "
-            "command again to resume from the last good checkpoint"
-        )
+            made = cls(f"cannot {doing} {path}: {error.strerror}")
+        else:
+            advice = _WHAT_TO_DO.get(error.errno or 0, "check that the folder is writable")
+            made = cls(
+                f"cannot {doing} {path}: {reason} (errno {error.errno}); {advice}, then give the "
+                "same command again to resume from the last good checkpoint"
+            )
         made.errno, made.path = error.errno, path
         return made
 

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import copy
 import errno
+import os
 from pathlib import Path
 
 import pytest
@@ -40,7 +41,7 @@ def test_a_failed_write_leaves_no_temporary_file(tmp_path: Path) -> None:
 
 def test_storage_errors_can_be_passed_between_processes() -> None:
     with pytest.raises(StorageError) as caught, storage_errors("write", Path("x")):
-        raise OSError(errno.ENOSPC, "full")
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
     copied = copy.copy(caught.value)  # rebuilt from its arguments, as multiprocessing does
     assert (str(copied), copied.errno) == (str(caught.value), errno.ENOSPC)
     assert "No space left on device (errno 28); free some space" in str(copied)
