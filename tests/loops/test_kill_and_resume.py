@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from loops.conftest import ACT, EVALUATE, LOG
-from noisynet.runs import RunFolder
+from noisynet.runs import EXIT_LOCKED, RunFolder
 from noisynet.runs.lock import read_owner
 
 if TYPE_CHECKING:
@@ -259,7 +259,7 @@ def test_a_run_locked_by_another_process_is_not_touched(bench: Bench, tmp_path: 
     try:
         before = (run / "metrics.jsonl").read_bytes()
         second = bench.run(command)
-        assert second.status == 1
+        assert second.status == EXIT_LOCKED
         assert f"is locked by process {first.pid} on " in second.said
         assert "Traceback" not in second.said
         assert (run / "metrics.jsonl").read_bytes() == before
