@@ -85,7 +85,7 @@ def test_steps_outside_an_episode_and_starts_inside_one_are_rejected() -> None:
     with pytest.raises(RuntimeError, match="has a running episode: end it"):
         store.begin(0, frame(0))
     store.append(0, 0, 0.0, 0.9, frame(1), True)
-    with pytest.raises(RuntimeError, match="no episode under way"):
+    with pytest.raises(RuntimeError, match="no running episode"):
         store.append(0, 0, 0.0, 0.9, frame(1), False)
 
 
