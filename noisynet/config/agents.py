@@ -5,7 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Final, Literal
 
-ValueAgentName = Literal["dqn", "dueling", "noisynet-dqn", "noisynet-dueling"]
+ValueAgentName = Literal[
+    "dqn",
+    "dueling",
+    "noisynet-dqn",
+    "noisynet-dueling",
+    "c51",
+    "noisynet-c51",
+    "rainbow",
+    "rainbow-without-noise",
+]
 ActorCriticAgentName = Literal["a3c", "noisynet-a3c", "noisynet-a3c-factorised"]
 
 
@@ -17,13 +26,15 @@ class AgentSpec:
         name: as on the command line.
         family: which configuration, agent class and training loop it has.
         noise: the kind of noise on its weights; None for an agent that explores without.
-        dueling: whether it has the dueling head (Eq. 3).
+        dueling: whether it has the dueling head (Eq. 3); None: as `network.dueling` says.
+        categorical: whether it learns distributions over returns; None: as `network.atoms` says.
     """
 
     name: str
     family: Literal["value", "actor-critic"]
     noise: Literal["factorised", "independent"] | None = None
-    dueling: bool = False
+    dueling: bool | None = False
+    categorical: bool | None = False
 
     @property
     def noisy(self) -> bool:
@@ -47,6 +58,11 @@ AGENT_SPECS: Final[dict[str, AgentSpec]] = {
         AgentSpec("dueling", "value", dueling=True),
         AgentSpec("noisynet-dqn", "value", "factorised"),
         AgentSpec("noisynet-dueling", "value", "factorised", dueling=True),
+        AgentSpec("c51", "value", categorical=True),
+        AgentSpec("noisynet-c51", "value", "factorised", categorical=True),
+        # Parts of Rainbow can be switched off by settings, as in its ablations.
+        AgentSpec("rainbow", "value", "factorised", dueling=None, categorical=None),
+        AgentSpec("rainbow-without-noise", "value", dueling=None, categorical=None),
         AgentSpec("a3c", "actor-critic"),
         AgentSpec("noisynet-a3c", "actor-critic", "independent"),
         AgentSpec("noisynet-a3c-factorised", "actor-critic", "factorised"),

@@ -34,12 +34,32 @@ def _exploration_is_the_agents(agent: str, kind: str) -> str | None:
 
 
 def _head_is_the_agents(agent: str, dueling: bool) -> str | None:
-    if AGENT_SPECS[agent].dueling == dueling:
+    if AGENT_SPECS[agent].dueling in (None, dueling):
         return None
     return (
         f"{agent} expects network.dueling={str(not dueling).lower()}, got {str(dueling).lower()}; "
         "choose the agent instead"
     )
+
+
+def _distributions_are_the_agents(agent: str, atoms: int | None) -> str | None:
+    expected = AGENT_SPECS[agent].categorical
+    if expected is None or expected == (atoms is not None):
+        return None
+    wanted = "a number of atoms" if expected else "network.atoms=null"
+    return f"{agent} expects {wanted}, got network.atoms={atoms}; choose the agent instead"
+
+
+def _the_range_is_not_empty(v_min: float, v_max: float) -> str | None:
+    if v_min < v_max:
+        return None
+    return f"network.v_min ({v_min}) must be below network.v_max ({v_max})"
+
+
+def _only_plain_q_values_have_a_loss_to_choose(atoms: int | None, loss: str) -> str | None:
+    if atoms is None or loss == "huber":
+        return None
+    return f"learning.loss={loss} is for plain Q-values; distributions have the cross-entropy"
 
 
 def _noise_is_the_agents(agent: str, noise: str) -> str | None:
@@ -115,6 +135,9 @@ def _noise_per_episode_needs_one_environment(
 _RULES: Final[tuple[tuple[tuple[str, ...], Callable[..., str | None]], ...]] = (
     (("agent", "exploration.kind"), _exploration_is_the_agents),
     (("agent", "network.dueling"), _head_is_the_agents),
+    (("agent", "network.atoms"), _distributions_are_the_agents),
+    (("network.v_min", "network.v_max"), _the_range_is_not_empty),
+    (("network.atoms", "learning.loss"), _only_plain_q_values_have_a_loss_to_choose),
     (("agent", "exploration.noise"), _noise_is_the_agents),
     (("agent", "noisy_lstm", "recurrent"), _a_noisy_lstm_needs_an_lstm_and_noise),
     (("agent", "compute"), _only_value_agents_compile),

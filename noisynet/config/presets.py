@@ -22,6 +22,27 @@ _DUELING: Final[dict[str, Any]] = {
     "optimiser.learning_rate": paper.DUELING_LEARNING_RATE,
 }
 
+_CATEGORICAL: Final = {
+    "optimiser.kind": "adam",
+    "optimiser.learning_rate": paper.C51_LEARNING_RATE,
+    "optimiser.epsilon": paper.C51_ADAM_EPSILON,
+    "replay.kind": "uniform",
+    "network.atoms": paper.C51_ATOMS,
+}
+_RAINBOW: Final[dict[str, Any]] = _CATEGORICAL | {
+    "optimiser.learning_rate": paper.RAINBOW_LEARNING_RATE,
+    "optimiser.epsilon": paper.RAINBOW_ADAM_EPSILON,
+    "network.dueling": True,
+    "replay.kind": "prioritised",
+    "replay.alpha": paper.RAINBOW_PRIORITY_EXPONENT,
+    "replay.beta_initial": paper.RAINBOW_PRIORITY_BETA_INITIAL,
+    "learning.double_q": True,
+    "learning.n_step": paper.RAINBOW_N_STEP,
+    "learning.starts_steps": paper.RAINBOW_LEARNING_STARTS_STEPS,
+    "learning.sync_target_steps": paper.RAINBOW_SYNC_TARGET_STEPS,
+    "learning.max_gradient_norm": paper.RAINBOW_MAX_GRADIENT_NORM,
+}
+
 AGENT_SETTINGS: Final[dict[str, dict[str, Any]]] = {
     "dqn": _VALUE | _EPSILON_GREEDY,
     "noisynet-dqn": _VALUE | _NOISY,
@@ -33,6 +54,22 @@ AGENT_SETTINGS: Final[dict[str, dict[str, Any]]] = {
         "exploration.evaluation": paper.DUELING_EPSILON_EVALUATION,
     },
     "noisynet-dueling": _VALUE | _DUELING | _NOISY,
+    "c51": _CATEGORICAL
+    | _EPSILON_GREEDY
+    | {
+        "exploration.anneal_steps": paper.C51_EPSILON_ANNEAL_STEPS,
+        "exploration.final": paper.C51_EPSILON_FINAL,
+        "exploration.evaluation": paper.C51_EPSILON_EVALUATION,
+    },
+    "noisynet-c51": _CATEGORICAL | _NOISY,
+    "rainbow": _RAINBOW | _NOISY,
+    "rainbow-without-noise": _RAINBOW
+    | _EPSILON_GREEDY
+    | {
+        "exploration.anneal_steps": paper.RAINBOW_EPSILON_ANNEAL_STEPS,
+        "exploration.final": paper.RAINBOW_EPSILON_FINAL,
+        "exploration.evaluation": paper.C51_EPSILON_EVALUATION,
+    },
     "a3c": {"exploration.kind": "entropy-bonus"},
     "noisynet-a3c": _NOISY,
     "noisynet-a3c-factorised": _NOISY | {"exploration.noise": "factorised"},
@@ -44,6 +81,9 @@ VALUE_PRESETS: Final[dict[str, dict[str, Any]]] = {
     "minatar": {
         "frames": paper.MINATAR_FRAMES,
         "network.hidden": (paper.MINATAR_HIDDEN,),
+        # Rewards of 1 are not clipped; symmetric, so that a new network expects returns of 0.
+        "network.v_min": -25.0,
+        "network.v_max": 25.0,
         "optimiser.learning_rate": paper.MINATAR_LEARNING_RATE,
         "optimiser.epsilon": paper.MINATAR_RMSPROP_EPSILON**2,
         "replay.capacity_steps": paper.MINATAR_REPLAY_STEPS,
@@ -75,6 +115,8 @@ VALUE_PRESETS: Final[dict[str, dict[str, Any]]] = {
     "classic": {
         "frames": 50_000,
         "network.hidden": (64, 64),
+        "network.v_min": -100.0,  # CartPole's and Acrobot's returns at a discount of 0.99
+        "network.v_max": 100.0,
         "optimiser.kind": "adam",
         "optimiser.learning_rate": 1e-3,
         "replay.capacity_steps": 50_000,

@@ -157,6 +157,20 @@ class Network(Section):
     """Whether Q is the sum of V and centred A (Eq. 3)."""
     trunk_gradient_scale: Positive = 1.0
     """Multiplies the gradient that enters the last convolution; 1/√2 for Dueling."""
+    atoms: Annotated[int, Field(ge=2)] | None = None
+    """Atoms of each action's distribution over returns (C51, Rainbow); None: plain Q-values."""
+    v_min: float = -paper.C51_VALUE_LIMIT
+    """The lowest atom."""
+    v_max: float = paper.C51_VALUE_LIMIT
+    """The highest atom."""
+
+    @property
+    def support(self) -> tuple[float, ...]:
+        """The atoms, evenly spaced; none for plain Q-values."""
+        if self.atoms is None:
+            return ()
+        width = (self.v_max - self.v_min) / (self.atoms - 1)
+        return tuple(self.v_min + i * width for i in range(self.atoms))
 
 
 class ActorCriticShape(Section):

@@ -119,7 +119,7 @@ class OffPolicyLoop:
         batch, self.pending = self.pending, None
         learnt = self.agent.learn(batch)
         if isinstance(self.replay, PrioritisedReplay):
-            self.replay.update_priorities(batch.index, learnt.td_error)
+            self.replay.update_priorities(batch.index, learnt.error)
         return learnt
 
     def _store(self, actions: NDArray[np.int64], step: Step) -> list[FinishedEpisode]:

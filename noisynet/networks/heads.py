@@ -57,6 +57,42 @@ class DuelingHead(nn.Module):
         return q
 
 
+class CategoricalHead(nn.Module):
+    """Logits of a distribution over atoms for each action (C51), with or without dueling.
+
+    Args:
+        features: the number of inputs.
+        hidden: the sizes of the hidden layers.
+        num_actions: A.
+        linear: makes the fully connected layers.
+        atoms: N, of each distribution.
+        dueling: whether the logits are V + A − mean A, atom by atom (Hessel et al. 2018).
+    """
+
+    def __init__(
+        self,
+        features: int,
+        hidden: Sequence[int],
+        num_actions: int,
+        linear: Linear,
+        atoms: int,
+        dueling: bool,
+    ) -> None:
+        super().__init__()
+        self.shape = (num_actions, atoms)
+        self.value: nn.Module | None = None
+        if dueling:
+            self.value = fully_connected((features, *hidden, atoms), linear)
+        self.advantage = fully_connected((features, *hidden, num_actions * atoms), linear)
+
+    def forward(self, features: Tensor) -> Tensor:
+        """Logits [B, A, N]."""
+        logits: Tensor = self.advantage(features).unflatten(-1, self.shape)
+        if self.value is None:
+            return logits
+        return self.value(features).unsqueeze(-2) + logits - logits.mean(dim=-2, keepdim=True)
+
+
 def fully_connected(sizes: Sequence[int], linear: Linear) -> nn.Sequential:
     """Linear layers of the given sizes with a ReLU between them, none after the last."""
     layers: list[nn.Module] = []
