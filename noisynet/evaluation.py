@@ -1,10 +1,10 @@
-"""The evaluation protocol: suspend learning and let the latest agent play (section 4.1)."""
+"""The evaluation protocol: learning is suspended and the latest agent plays (section 4.1)."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,16 +14,19 @@ from noisynet.config import RunConfig
 from noisynet.envs import Environment, episode_seed, family_of, make_environment
 from noisynet.runs import Trace
 
+MODES: Final[tuple[Literal["on", "off"], ...]] = ("on", "off")
+"""A noisy agent is evaluated with noise and with mean weights."""
+
 
 @dataclass(frozen=True)
 class EvaluationResult:
-    """What an evaluation found.
+    """Result of an evaluation.
 
     Attributes:
-        score: the mean return of the completed episodes; of the unfinished one if there is none.
+        score: mean return of the completed episodes; if there is none, of the unfinished one.
         completed: whether `score` is of completed episodes.
-        traces: every episode as seed and actions; the last may be unfinished, and says so.
-        frames: how many frames were played.
+        traces: every episode as seed and actions; the last may be unfinished.
+        frames: frames played.
     """
 
     score: float
@@ -33,25 +36,28 @@ class EvaluationResult:
 
     @property
     def episodes(self) -> int:
-        """How many episodes were completed."""
+        """Number of completed episodes."""
         return sum(trace.finished for trace in self.traces)
 
     @property
     def best(self) -> float:
-        """The highest return among the episodes that `score` is the mean of."""
+        """Highest return of the episodes that `score` is the mean of."""
         return max(trace.score for trace in counted(self.traces))
 
 
 def counted(traces: Sequence[Trace]) -> list[Trace]:
-    """The completed episodes; the unfinished ones if there are no others."""
+    """Select the completed episodes; if there is none, the unfinished ones."""
     return [trace for trace in traces if trace.finished] or list(traces)
 
 
 class Stacks:
-    """The newest `stack` frames of each environment, zeros before an episode's first.
+    """The newest `stack` frames of each environment; zeros before the first of an episode.
 
     Args:
-        environment: whose frames.
+        environment: the environments.
+
+    Attributes:
+        observation: the stacks [N, stack, *frame].
     """
 
     def __init__(self, environment: Environment) -> None:
@@ -60,12 +66,12 @@ class Stacks:
         self.observation: NDArray[Any] = np.zeros(shape, spec.frame_dtype)
 
     def begin(self, env: int, frame: NDArray[Any]) -> None:
-        """An episode of `env` begins with `frame`."""
+        """Start an episode of `env` with its first frame."""
         self.observation[env] = 0
         self.observation[env, -1] = frame
 
     def push(self, frames: NDArray[Any]) -> None:
-        """Every environment shows a new frame [N, *frame]."""
+        """Add a new frame of every environment [N, *frame]."""
         self.observation[:, :-1] = self.observation[:, 1:]
         self.observation[:, -1] = frames
 
@@ -79,23 +85,22 @@ def evaluate(
     noise: Literal["on", "off"],
     stop: Callable[[], bool] = lambda: False,
 ) -> EvaluationResult:
-    """Play full games, unclipped, for so many frames; training is left bit-identical.
+    """Play full games with unclipped rewards; the agent's training state is not changed.
 
     Args:
-        agent: plays with its latest weights; a noisy one redraws its noise at every action.
-        environment: a single environment for evaluation only.
-        frames: how long to play; the last game may remain unfinished and then does not count.
-        training_frames: when the evaluation takes place; it names the random streams.
+        agent: plays with its latest weights; a noisy one resamples its noise at every action.
+        environment: a single environment, used for evaluation only.
+        frames: frames to play; an episode that is unfinished at the end does not count.
+        training_frames: training frames so far; they name the random streams.
         noise: whether a noisy agent plays with noise or with mean weights.
-        stop: asked at every step; true ends the evaluation by `InterruptedError`.
+        stop: asked at every step; true raises `InterruptedError`.
     """
-    role = f"eval {training_frames} {noise}"
-    policy = agent.evaluation_policy(noise, role)
+    policy = agent.evaluation_policy(noise, f"eval {training_frames} {noise}")
     stacks, steps_left = Stacks(environment), -(-frames // environment.spec.frames_per_step)
     played = steps_left * environment.spec.frames_per_step
     traces: list[Trace] = []
     while steps_left:
-        # Noise on and off meet the same games.
+        # The seed does not depend on the noise: both modes play the same games.
         seed = episode_seed(agent.config.seed, "eval", training_frames, len(traces))
         stacks.begin(0, environment.start([seed])[0])
         policy.begin_episode()
@@ -127,16 +132,42 @@ def evaluate(
     return EvaluationResult(mean, any(trace.finished for trace in traces), traces, played)
 
 
+def evaluation_modes(
+    agent: Agent,
+    training_frames: int,
+    frames: int | None = None,
+    stop: Callable[[], bool] = lambda: False,
+) -> Iterator[tuple[Literal["on", "off"], EvaluationResult]]:
+    """Evaluate an agent in each of its modes; a plain agent has only noise "off".
+
+    Args:
+        agent: the agent, with its latest weights.
+        training_frames: training frames so far.
+        frames: frames to play in each mode; None for the configured number.
+        stop: asked at every step; true raises `InterruptedError`.
+    """
+    for noise in MODES if agent.noisy else MODES[1:]:
+        with make_configured_environment(agent.config, 1) as environment:
+            result = evaluate(
+                agent,
+                environment,
+                frames=frames or agent.config.evaluation.frames,
+                training_frames=training_frames,
+                noise=noise,
+                stop=stop,
+            )
+        yield noise, result
+
+
 def make_configured_environment(
     config: RunConfig, num_envs: int, *, alone: bool = True
 ) -> Environment:
-    """The environments of a run, for training or for evaluation.
+    """Make the environments of a run, for training or for evaluation.
 
     Args:
-        config: the run's.
-        num_envs: how many to play side by side.
-        alone: whether no other process of the run plays beside this one, so that it may take every
-            core.
+        config: configuration of the run.
+        num_envs: number of environments.
+        alone: whether this is the only process of the run that plays, and may use every core.
     """
     options = environment_options(config)
     if not alone and family_of(config.environment).has_threads:
@@ -145,7 +176,7 @@ def make_configured_environment(
 
 
 def environment_options(config: RunConfig) -> dict[str, Any]:
-    """What to make a run's environment with, besides its name."""
+    """Return the keyword arguments that a run's environment is made with."""
     options = dict(config.environment_options)
     if config.max_episode_frames is not None and family_of(config.environment).has_frame_limit:
         options["max_episode_frames"] = config.max_episode_frames

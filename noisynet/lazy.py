@@ -1,25 +1,26 @@
-"""Package attributes that are imported on first use (PEP 562)."""
+"""Packages that import a submodule when one of its names is first used (PEP 562)."""
 
 from __future__ import annotations
 
 import importlib
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 
-def lazy_attributes(package: str, homes: Mapping[str, str]) -> Callable[[str], object]:
-    """The `__getattr__` of a package whose submodules are imported on first use.
+def lazy_attributes(package: str, names: Mapping[str, Sequence[str]]) -> Callable[[str], object]:
+    """Make the `__getattr__` of a package.
 
     Args:
-        package: its `__name__`.
-        homes: the submodule that defines each attribute, relative to the package.
+        package: the package's `__name__`.
+        names: for each submodule, the names that it provides.
     """
+    homes = {name: module for module, provided in names.items() for name in provided}
 
-    def load(name: str) -> object:
+    def __getattr__(name: str) -> object:  # noqa: N807 - the hook of PEP 562
         if name not in homes:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
         value: object = getattr(importlib.import_module(f"{package}.{homes[name]}"), name)
-        setattr(sys.modules[package], name, value)  # the next access does not come here
+        setattr(sys.modules[package], name, value)
         return value
 
-    return load
+    return __getattr__

@@ -24,13 +24,13 @@ MAY_IMPORT = {
     "kernels": set(),
     "agents": {
         *("audit", "config", "kernels", "layers", "losses", "networks", "optimisers", "replay"),
-        "returns",
+        *("returns", "state_dicts"),
     },
     "evaluation": {"agents", "envs", "runs", "config"},
     "envs": {"extras", "lazy", "paper"},
     "loops": {
         *("agents", "config", "envs", "evaluation", "extras", "layers", "lazy", "optimisers"),
-        *("replay", "runs"),
+        *("replay", "runs", "state_dicts"),
     },
     "doctor": {"audit", "config", "envs", "layers", "loops", "runs"},
     "watch": {

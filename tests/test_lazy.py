@@ -1,4 +1,4 @@
-"""Package attributes that are imported on first use."""
+"""Packages whose submodules are imported on first use."""
 
 from __future__ import annotations
 
@@ -7,27 +7,29 @@ import sys
 
 import pytest
 
-from noisynet import experiments
+from noisynet.lazy import lazy_attributes
+
+PACKAGES = {"noisynet.loops": "Run", "noisynet.envs": "Environment", "noisynet.experiments": "Plan"}
 
 
-def test_an_attribute_is_imported_on_first_use_and_kept() -> None:
+@pytest.mark.parametrize("package", PACKAGES)
+def test_a_name_is_imported_when_it_is_first_used(package: str) -> None:
     code = (
-        "import sys, noisynet.experiments as package\n"
-        "assert 'noisynet.experiments.plan' not in sys.modules\n"
-        "first = package.Plan\n"
-        "assert first is sys.modules['noisynet.experiments.plan'].Plan\n"
-        "assert vars(package)['Plan'] is first"
+        f"import sys, {package} as package\n"
+        f"assert not [m for m in sys.modules if m in ('torch', 'gymnasium', 'ray')], 'too early'\n"
+        f"first = package.{PACKAGES[package]}\n"
+        f"assert vars(package)['{PACKAGES[package]}'] is first\n"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
-def test_an_unknown_attribute_is_an_attribute_error() -> None:
-    with pytest.raises(AttributeError, match=r"module 'noisynet\.experiments' has no .*'Plann'"):
-        _ = experiments.Plann
+def test_every_public_name_of_a_lazy_package_can_be_imported() -> None:
+    for package in PACKAGES:
+        module = __import__(package, fromlist=["__all__"])
+        for name in module.__all__:
+            assert getattr(module, name) is not None
 
 
-@pytest.mark.parametrize("package", ["envs", "experiments", "loops"])
-def test_every_listed_attribute_can_be_imported(package: str) -> None:
-    module = __import__(f"noisynet.{package}", fromlist=["__all__"])
-    for name in module.__all__:
-        assert getattr(module, name) is not None
+def test_an_unknown_name_is_an_attribute_error() -> None:
+    with pytest.raises(AttributeError, match=r"module 'noisynet.loops' has no attribute 'Walk'"):
+        lazy_attributes("noisynet.loops", {"run": ["Run"]})("Walk")

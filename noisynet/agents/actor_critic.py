@@ -31,6 +31,7 @@ from noisynet.networks import (
     views_of,
 )
 from noisynet.returns import n_step_returns
+from noisynet.state_dicts import add_prefix, strip_prefix
 
 
 class ActorCriticAgent:
@@ -236,14 +237,11 @@ class ActorCriticAgent:
 
     def weights(self) -> dict[str, Tensor]:
         """The weights by name, as `load_weights` expects them."""
-        return {f"online.{name}": value for name, value in self.online.state_dict().items()}
+        return add_prefix("online.", self.online.state_dict())
 
     def load_weights(self, tensors: dict[str, Tensor], prefix: str = "") -> None:
         """Load weights; the names begin with `prefix`."""
-        prefix = f"{prefix}online."
-        self.online.load_state_dict(
-            {k.removeprefix(prefix): v for k, v in tensors.items() if k.startswith(prefix)}
-        )
+        self.online.load_state_dict(strip_prefix(f"{prefix}online.", tensors))
         self._drop_cached_weights()
 
     def tensors(self) -> dict[str, Tensor]:

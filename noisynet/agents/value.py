@@ -39,6 +39,7 @@ from noisynet.networks import (
     view_with_own_noise,
 )
 from noisynet.replay import TransitionBatch
+from noisynet.state_dicts import add_prefix, strip_prefix
 
 NOISE_ROLES: Final = ("act", "online", "target", "select")
 """The uses of noise in training, each with a random stream of its own; so has evaluation."""
@@ -178,11 +179,11 @@ class ValueAgent:
 
     def tensors(self) -> dict[str, Tensor]:
         """Every tensor that the next step depends on, by name."""
-        named = {f"online.{name}": value for name, value in self.online.state_dict().items()}
-        named |= {f"target.{name}": value for name, value in self.target.state_dict().items()}
-        named |= {f"noise.{name}": value for name, value in held_noise(self.acting).items()}
+        named = add_prefix("online.", self.online.state_dict())
+        named |= add_prefix("target.", self.target.state_dict())
+        named |= add_prefix("noise.", held_noise(self.acting))
         for index, state in self.optimiser.state_dict()["state"].items():
-            named |= {f"optimiser.{index}.{name}": value for name, value in state.items()}
+            named |= add_prefix(f"optimiser.{index}.", state)
         return named | {f"stream.{role}": s.get_state() for role, s in self.streams.items()}
 
     def state(self) -> dict[str, Any]:
@@ -195,18 +196,18 @@ class ValueAgent:
 
     def load_weights(self, tensors: dict[str, Tensor], prefix: str = "") -> None:
         """Load the weights alone, to play with them; the names begin with `prefix`."""
-        self.online.load_state_dict(_without_prefix(tensors, f"{prefix}online."))
+        self.online.load_state_dict(strip_prefix(f"{prefix}online.", tensors))
         self.update.reload()
 
     def restore(self, tensors: dict[str, Tensor], state: dict[str, Any]) -> None:
         """Restore what `tensors` and `state` returned."""
-        self.online.load_state_dict(_without_prefix(tensors, "online."))
-        self.target.load_state_dict(_without_prefix(tensors, "target."))
-        hold_noise(self.acting, _without_prefix(tensors, "noise."))
+        self.online.load_state_dict(strip_prefix("online.", tensors))
+        self.target.load_state_dict(strip_prefix("target.", tensors))
+        hold_noise(self.acting, strip_prefix("noise.", tensors))
         groups = self.optimiser.state_dict()["param_groups"]
         parameters = [p for group in self.optimiser.param_groups for p in group["params"]]
         optimiser: dict[int, dict[str, Tensor]] = {}
-        for name, value in _without_prefix(tensors, "optimiser.").items():
+        for name, value in strip_prefix("optimiser.", tensors).items():
             index, _, field = name.partition(".")
             like = parameters[int(index)]
             if value.shape == like.shape:  # files do not store strides, the kernels need them
@@ -345,7 +346,3 @@ def _network(settings: config.Config, spec: ObservationSpec) -> ValueNetwork:
         torch.manual_seed(torch_stream(settings.seed, "init").initial_seed())
         observation_shape = (spec.stack, *spec.frame_shape)
         return make_value_network(shape, observation_shape, spec.num_actions, generator)
-
-
-def _without_prefix(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
-    return {k.removeprefix(prefix): v for k, v in tensors.items() if k.startswith(prefix)}

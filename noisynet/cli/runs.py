@@ -19,7 +19,8 @@ def evaluate(
     """Evaluate the newest checkpoint with noise on and off."""
     budget = None if frames is None else count("--frames", frames)
     from noisynet.config import load_config
-    from noisynet.loops import evaluation_modes, load_agent
+    from noisynet.evaluation import evaluation_modes
+    from noisynet.loops import load_agent
     from noisynet.runs import RunError, RunFolder
 
     try:

@@ -59,7 +59,7 @@ def train(
     )
     folder_path = out / (name or f"{config.environment}/{config.agent}/seed-{config.seed}")
     from noisynet.agents import NonFiniteLoss
-    from noisynet.loops import PATIENCE_SECONDS, rehearse
+    from noisynet.loops import PATIENCE_SECONDS, open_run_folder, try_build
     from noisynet.loops import train as train_run
     from noisynet.runs import EXIT_LOCKED, RunError, RunFolder, RunLocked
     from noisynet.runs.stop_signals import stop_on_signals
@@ -68,20 +68,14 @@ def train(
     try:
         # Errors that show only when environment and agent are made come before the run folder.
         if not RunFolder(folder_path).config_path.exists():
-            rehearse(config)
+            try_build(config)
     except (ValueError, ImportError) as error:
         fail(str(error), code=2)
     try:
-        config = _with_stored_threads(config, RunFolder(folder_path))
-        stored = config.model_dump(mode="json")
-        identity = [key for key in stored if key != "frames"]
-        folder = RunFolder.create_or_open(folder_path, stored, must_match=identity)
+        folder = open_run_folder(folder_path, config)
         with folder.lock() as lock, _observers(config, folder, tensorboard) as observers:
             if lock.note:
                 say(lock.note)
-            if folder.differences:  # a longer budget
-                folder.write_config(stored)
-            say(f"{agent} on {environment}: device {chosen_device}, compute {config.compute}")
             with stop_on_signals(interrupt_twice=True) as stop:
                 outcome = train_run(
                     config,
@@ -101,15 +95,6 @@ def train(
         raise typer.Exit(128 + received)
     score = "no evaluation yet" if outcome.score is None else f"score {outcome.score:.2f}"
     say(f"finished: {outcome.frames:,} frames, {score}, in {folder.path}")
-
-
-def _with_stored_threads(
-    config: Config | ActorCriticConfig, folder: RunFolder
-) -> Config | ActorCriticConfig:
-    """A resumed run keeps its number of threads, because sums of floats depend on it."""
-    if config.threads is not None or not folder.config_path.exists():
-        return config
-    return config.model_copy(update={"threads": folder.read_config().get("threads")})
 
 
 @contextmanager

@@ -60,8 +60,9 @@ class NoisyWeights(Section):
     frozen; with `learning`, the agent acts on mean weights."""
     learn_sigma: bool = True
     """Whether σ is trained; false is the control with noise everywhere and σ frozen."""
-    evaluation: Literal["on", "off"] = "on"
-    """Which evaluation gives the run's score; both are always measured."""
+    evaluation: Literal["on", "off"] | None = None
+    """Which evaluation gives the run's score; both are always measured. None: on, but off with
+    used_in=learning, where the agent never acts noisily."""
 
     @model_validator(mode="after")
     def _fill_in(self) -> Self:
@@ -70,6 +71,8 @@ class NoisyWeights(Section):
         object.__setattr__(self, "sigma0", sigma0)
         if self.warm_up is None:
             object.__setattr__(self, "warm_up", "uniform" if sigma0 <= default / 5 else "noisy")
+        if self.evaluation is None:
+            object.__setattr__(self, "evaluation", "off" if self.used_in == "learning" else "on")
         return self
 
 

@@ -41,13 +41,10 @@ __all__ = [
 __getattr__ = lazy_attributes(
     __name__,
     {
-        "AtariEnvironment": "atari",
-        "DeepSeaEnvironment": "deep_sea",
-        "Environment": "environment",
-        "EnvironmentSpec": "environment",
-        "GymEnvironment": "gym",
-        "MinAtarEnvironment": "minatar",
-        "Step": "environment",
-        "episode_seed": "environment",
+        "atari": ["AtariEnvironment"],
+        "deep_sea": ["DeepSeaEnvironment"],
+        "environment": ["Environment", "EnvironmentSpec", "Step", "episode_seed"],
+        "gym": ["GymEnvironment"],
+        "minatar": ["MinAtarEnvironment"],
     },
 )

@@ -83,7 +83,7 @@ class FamilySpec:
         has_large_frames: whether frames are images as large as Atari's; where it depends on the
             environment, as in Gymnasium, False.
         has_frame_limit: whether its environments take `max_episode_frames`.
-        has_threads: whether its environments run emulators in `threads` of their own.
+        has_threads: whether its environments run emulators in `threads`.
         has_colour: whether its environments need `colour=True` to have screens.
     """
 
@@ -103,7 +103,7 @@ FAMILIES: Final[dict[str, FamilySpec]] = {
     "deep_sea": FamilySpec("classic", has_frame_limit=False),
     "gym": FamilySpec("classic", has_colour=True),
 }
-"""The families by name, which is the first part of an environment's name."""
+"""The families by name, the first segment of an environment's name."""
 
 
 def family_of(environment: str) -> FamilySpec:

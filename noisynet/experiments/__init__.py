@@ -30,8 +30,8 @@ __all__ = [
 __getattr__ = lazy_attributes(
     __name__,
     {
-        **dict.fromkeys(("Plan", "RunSpec", "build_plan"), "plan"),
-        **dict.fromkeys(("PLANS", "PlanError"), "plan_file"),
-        **dict.fromkeys(("RUNNERS", "FailedRun", "SweepSummary", "run_sweep"), "sweep"),
+        "plan": ["Plan", "RunSpec", "build_plan"],
+        "plan_file": ["PLANS", "PlanError"],
+        "sweep": ["RUNNERS", "FailedRun", "SweepSummary", "run_sweep"],
     },
 )

@@ -271,10 +271,10 @@ class PlanReader:
         if not isinstance(value, Mapping):
             self.errors.append(f"{at}settings: expected a table of keys and values, got {value!r}")
             return ()
-        from noisynet.runs import flatten_config  # not at the top: `noisynet --help` stays fast
+        from noisynet.runs.encoding import flatten  # not at the top: `noisynet --help` stays fast
 
         found = []
-        for key, setting in flatten_config(value):
+        for key, setting in flatten(value).items():
             if setting == {}:
                 continue  # an empty table
             if key in _PLAN_KEYS:

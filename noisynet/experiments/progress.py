@@ -13,7 +13,14 @@ from pathlib import Path
 from typing import Any, Final
 
 from noisynet.experiments.plan import RunSpec
-from noisynet.runs import Owner, RunError, RunFolder, RunLocked, compare_configs
+from noisynet.runs import (
+    CHANGEABLE_SETTINGS,
+    Owner,
+    RunError,
+    RunFolder,
+    RunLocked,
+    compare_configs,
+)
 from noisynet.runs.encoding import decode, encode
 
 _TAIL_BYTES: Final = 1 << 16
@@ -92,7 +99,7 @@ def config_conflict(spec: RunSpec) -> str | None:
     conflicts = [
         f"{found.key}: the folder has {found.stored}, the plan {found.given}"
         for found in compare_configs(stored, _planned(spec))
-        if found.key != "frames"
+        if found.key not in CHANGEABLE_SETTINGS
     ]
     if stored.get("frames", 0) > spec.frames:
         conflicts.append(

@@ -7,14 +7,13 @@ import os
 import signal
 import socket
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Final
 
 from noisynet.experiments.display import Display
-from noisynet.experiments.job import Job, JobState, KillCounter, ProcessOptions
+from noisynet.experiments.job import PROGRAM, Job, JobState, KillCounter, ProcessOptions
 from noisynet.experiments.plan import Plan, RunSpec
 from noisynet.experiments.progress import ProgressState, read_progress
 from noisynet.runs import RunFolder
@@ -123,11 +122,10 @@ class RayRunner:
             max_retries=0,  # the driver retries lost tasks itself and logs each one
             **({"num_gpus": 1} if self.options.device.startswith("cuda") else {}),
         )
-        options = {"device": self.options.device, "tensorboard": self.options.tensorboard}
-        # Each node has its own interpreter, unless the caller has chosen a program.
-        default = self.options.program == ProcessOptions().program
-        program = None if default else list(self.options.program)
-        return remote.remote(spec.to_json(), options, program, cores)
+        options = asdict(self.options)
+        if self.options.program == PROGRAM:
+            del options["program"]  # each node has its own interpreter
+        return remote.remote(spec.to_json(), options, cores)
 
     def _largest_node(self) -> int:
         nodes = [node["Resources"] for node in self.ray.nodes() if node["Alive"]]
@@ -187,15 +185,12 @@ class RayRunner:
                 self.ray.cancel(job.task, force=False)
 
 
-def run_job(
-    stored: dict[str, Any], options: dict[str, Any], program: Sequence[str] | None, cores: int
-) -> tuple[str, str, str]:
+def run_job(stored: dict[str, Any], options: dict[str, Any], cores: int) -> tuple[str, str, str]:
     """A Ray task: run one job to its end on this node.
 
     Args:
         stored: the run, as `RunSpec.to_json` returns it.
-        options: device and tensorboard of `ProcessOptions`.
-        program: of `ProcessOptions`, None for this node's interpreter.
+        options: of `ProcessOptions`.
         cores: assigned to the task.
 
     Returns:
@@ -205,9 +200,10 @@ def run_job(
     signal.signal(signal.SIGINT, signal.default_int_handler)
     spec = RunSpec.from_json(stored)
     node = _import_ray().get_runtime_context().get_node_id()
-    made = ProcessOptions(**options, **({} if program is None else {"program": tuple(program)}))
     threads = cores if spec.processes == 1 else 1
-    job = Job(spec, made, _no_log, host=f"node {node}, task of process {os.getpid()}")
+    job = Job(
+        spec, ProcessOptions(**options), _no_log, host=f"node {node}, task of process {os.getpid()}"
+    )
     try:
         while not job.state.ended:
             if job.state is JobState.WAITING:

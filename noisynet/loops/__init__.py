@@ -1,7 +1,6 @@
-"""Loops: where an agent and an environment meet, and a run is kept alive.
+"""Training loops, and the runs that log, evaluate, save and resume them.
 
-Names are loaded when first used (PEP 562): what watches over workers needs neither torch nor an
-emulator.
+Names are imported on first use: supervising workers needs neither torch nor an emulator.
 """
 
 from __future__ import annotations
@@ -11,59 +10,46 @@ from typing import TYPE_CHECKING
 from noisynet.lazy import lazy_attributes
 
 if TYPE_CHECKING:
-    from noisynet.loops.async_actors import ActorTraining, WorkersFailed, make_actor_training
-    from noisynet.loops.journal import Observer, WorkersObserver, evaluation_modes
-    from noisynet.loops.launch import load_agent, rehearse, train
-    from noisynet.loops.off_policy import FinishedEpisode, OffPolicyLoop, Tick
-    from noisynet.loops.replaying import RunningEpisode
+    from noisynet.loops.async_actors import WorkersFailed
+    from noisynet.loops.episodes import FinishedEpisode
+    from noisynet.loops.launch import load_agent, open_run, open_run_folder, train, try_build
+    from noisynet.loops.off_policy import OffPolicyLoop, Tick
+    from noisynet.loops.process import has_large_images
+    from noisynet.loops.run import Outcome, Run, Trainer
+    from noisynet.loops.run_log import Observer, WorkersObserver
     from noisynet.loops.supervisor import PATIENCE_SECONDS, Health, Phase
-    from noisynet.loops.training import Outcome, Training, identity, make_training
 
 __all__ = [
     "PATIENCE_SECONDS",
-    "ActorTraining",
     "FinishedEpisode",
     "Health",
     "Observer",
     "OffPolicyLoop",
     "Outcome",
     "Phase",
-    "RunningEpisode",
+    "Run",
     "Tick",
-    "Training",
+    "Trainer",
     "WorkersFailed",
     "WorkersObserver",
-    "evaluation_modes",
-    "identity",
+    "has_large_images",
     "load_agent",
-    "make_actor_training",
-    "make_training",
-    "rehearse",
+    "open_run",
+    "open_run_folder",
     "train",
+    "try_build",
 ]
 
 __getattr__ = lazy_attributes(
     __name__,
     {
-        "ActorTraining": "async_actors",
-        "FinishedEpisode": "off_policy",
-        "Health": "supervisor",
-        "Observer": "journal",
-        "OffPolicyLoop": "off_policy",
-        "Outcome": "training",
-        "PATIENCE_SECONDS": "supervisor",
-        "Phase": "supervisor",
-        "RunningEpisode": "replaying",
-        "Tick": "off_policy",
-        "Training": "training",
-        "WorkersFailed": "async_actors",
-        "WorkersObserver": "journal",
-        "evaluation_modes": "journal",
-        "identity": "training",
-        "load_agent": "launch",
-        "make_actor_training": "async_actors",
-        "make_training": "training",
-        "rehearse": "launch",
-        "train": "launch",
+        "async_actors": ["WorkersFailed"],
+        "episodes": ["FinishedEpisode"],
+        "launch": ["load_agent", "open_run", "open_run_folder", "train", "try_build"],
+        "off_policy": ["OffPolicyLoop", "Tick"],
+        "process": ["has_large_images"],
+        "run": ["Outcome", "Run", "Trainer"],
+        "run_log": ["Observer", "WorkersObserver"],
+        "supervisor": ["PATIENCE_SECONDS", "Health", "Phase"],
     },
 )

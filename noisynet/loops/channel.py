@@ -1,4 +1,4 @@
-"""Whole messages between a run and its workers; whoever is killed leaves the other end free."""
+"""Whole messages between a run and its workers; a killed process never blocks the other end."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ _CHUNK: Final = 1 << 18
 
 
 class Channel:
-    """One end of a connection; a message is a kind, one letter, and a body.
+    """One end of a connection. A message is a kind, one letter, and a body.
 
     Args:
-        connection: this end's socket.
+        connection: socket of this end.
 
     Attributes:
-        closed: whether the other end is gone and everything that it had sent has been read.
+        closed: whether the other end is closed and everything it sent was read.
     """
 
     def __init__(self, connection: socket.socket) -> None:
@@ -28,35 +28,35 @@ class Channel:
 
     @classmethod
     def pair(cls) -> tuple[Channel, Channel]:
-        """Two ends of one connection."""
+        """Return the two ends of a new connection."""
         ours, theirs = socket.socketpair()
         return cls(ours), cls(theirs)
 
     @classmethod
     def inherited(cls, descriptor: int) -> Channel:
-        """The end that another process has handed on."""
+        """Return the end that the parent process has passed on."""
         return cls(socket.socket(fileno=descriptor))
 
     def fileno(self) -> int:
-        """The socket's descriptor, to wait for."""
+        """Return the socket's descriptor, for `select`."""
         return self._socket.fileno()
 
     def send(self, kind: str, body: bytes = b"") -> None:
-        """Send a message, waiting until it is on its way.
+        """Send a message; blocks until the system has taken it.
 
         Raises:
-            OSError: the other end is gone.
+            OSError: the other end is closed.
         """
         self._socket.sendall(_HEADER.pack(kind.encode(), len(body)) + body)
 
     def wait(self) -> tuple[str, bytes] | None:
-        """The next message, waiting for it; None where the other end is gone."""
+        """Wait for the next message; None if the other end is closed."""
         while (message := self._next()) is None and not self.closed:
             self._read(0)
         return message
 
     def arrived(self) -> Iterator[tuple[str, bytes]]:
-        """The messages that are here, without waiting; one that is half here waits for its rest."""
+        """Yield the messages that have arrived, without waiting; a partial one stays buffered."""
         while not self.closed and self._read(socket.MSG_DONTWAIT):
             pass
         while (message := self._next()) is not None:
@@ -67,7 +67,7 @@ class Channel:
         self._socket.close()
 
     def _read(self, flags: int) -> bool:
-        """Whether anything came."""
+        """Read a chunk; return whether there was one."""
         try:
             data = self._socket.recv(_CHUNK, flags)
         except BlockingIOError:

@@ -1,4 +1,4 @@
-"""Observers of a run: they are told how it goes, and change nothing."""
+"""Observers that write the metrics of a run for other tools."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ _CURVES: Final = (
 
 
 class TensorBoard:
-    """Writes the metrics as TensorBoard events under the run's `tensorboard/`.
+    """Writes the metrics as TensorBoard events to the run's `tensorboard/`.
 
     Args:
-        folder: the run.
+        folder: the run folder.
 
     Raises:
         ImportError: the package `tensorboard` is missing.
@@ -34,9 +34,9 @@ class TensorBoard:
         self._writer: SummaryWriter | None = None
 
     def started(self, frames: int) -> None:
-        """Open the events, hiding those of a killed run that are to come again."""
+        """Open the event file; hide the events after `frames`, which will be written again."""
         self._writer = self._make_writer(str(self._folder.path / "tensorboard"), purge_step=frames)
-        # Of this very frame some may be saved and some to come: the files know which are saved.
+        # Events at exactly this frame are hidden, too. Those that are in the logs are written again.
         now = [
             row for row in read_metrics(self._folder.metrics_path) if row.get("frames") == frames
         ]
@@ -59,7 +59,7 @@ class TensorBoard:
         self._flush()
 
     def evaluated(self, row: dict[str, Any]) -> None:
-        """Write a score."""
+        """Write the score of an evaluation."""
         self._add(f"evaluation/noise_{row['noise']}", row["score"], row)
         self._flush()
 
@@ -71,18 +71,18 @@ class TensorBoard:
             self._add(f"sigma/{layer}", sigma, row)
 
     def _add(self, name: str, value: float, row: dict[str, Any]) -> None:
-        assert self._writer is not None, "`started` comes first"
+        assert self._writer is not None, "started must be called first"
         self._writer.add_scalar(name, value, row["frames"])
 
     def _flush(self) -> None:
-        """At once: a run that is killed after its next checkpoint does not come back to these."""
+        """Flush at once: a run killed after its next checkpoint does not write them again."""
         assert self._writer is not None
         self._writer.flush()
 
     def noted(self, message: str) -> None:
-        """Notes are for people, not for curves."""
+        """Do nothing: messages have no curve."""
 
     def close(self) -> None:
-        """Write what is left."""
+        """Close the event file."""
         if self._writer is not None:
             self._writer.close()

@@ -1,25 +1,31 @@
-"""Runs of either kind of agent: the configuration says which loop it is that trains it."""
+"""From a configuration and a folder to a run, and from a run folder to its agent."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import TypeAlias
 
 import torch
 
-from noisynet.agents import Agent, make_agent
-from noisynet.config import ActorCriticConfig, Config, load_config
+from noisynet.agents import Agent, ValueAgent, make_agent
+from noisynet.config import ActorCriticConfig, Config, ConfigError, load_config
 from noisynet.evaluation import make_configured_environment
-from noisynet.loops import async_actors, training
-from noisynet.loops.journal import Observer
-from noisynet.loops.process import prepare_process
+from noisynet.loops.async_actors import AsyncTrainer
+from noisynet.loops.off_policy_trainer import OffPolicyTrainer
+from noisynet.loops.process import choose_threads, default_threads, prepare_process
+from noisynet.loops.run import Outcome, Run, Trainer, checkpoint_identity
+from noisynet.loops.run_log import Observer, RunLog
 from noisynet.loops.supervisor import PATIENCE_SECONDS
-from noisynet.loops.training import Outcome
-from noisynet.runs import RunError, RunFolder, load_newest
+from noisynet.runs import CHANGEABLE_SETTINGS, RunError, RunFolder, RunMismatch, load_newest
+from noisynet.runs.encoding import flatten
+
+AnyConfig: TypeAlias = Config | ActorCriticConfig
 
 
 def train(
-    config: Config | ActorCriticConfig,
+    config: AnyConfig,
     folder: RunFolder,
     *,
     device: torch.device | str = "cpu",
@@ -27,64 +33,163 @@ def train(
     stop: Callable[[], bool] = lambda: False,
     patience_seconds: float = PATIENCE_SECONDS,
 ) -> Outcome:
-    """Train to the end of the budget, from where the folder's newest checkpoint stands.
-
-    The caller holds the folder's lock.
+    """Train to the end of the budget, starting from the newest checkpoint in the folder.
 
     Args:
-        config: the run's configuration.
-        folder: where everything is kept.
-        device: where the networks live.
-        observers: are told how it goes.
-        stop: asked at every step, or of runs with workers several times a second; true checkpoints
-            and returns.
-        patience_seconds: how long a worker may be without a heartbeat before it is started again.
+        config: configuration of the run.
+        folder: the run folder; the caller holds its lock.
+        device: device of the networks.
+        observers: are notified of metrics and messages.
+        stop: asked at every step, or several times a second in runs with workers; true saves the
+            run and returns.
+        patience_seconds: a worker without a heartbeat for so long is restarted.
 
     Raises:
         NonFiniteLoss: the loss became NaN or infinite; the last checkpoint is kept.
-        ValueError: the environment gave a reward that is not finite; likewise. In a run with
-            workers that is the death of one.
-        WorkersFailed: a worker could not be kept alive; the run is saved.
-        StorageError: the disk refused twice in a row to take a checkpoint, or a metric.
-        RunDamaged: the folder's files are not what its checkpoints say.
+        ValueError: the environment returned a reward that is not finite; the last checkpoint is
+            kept. In a run with workers, the worker dies of it.
+        WorkersFailed: a worker died too often; the run is saved.
+        StorageError: a metric, or two checkpoints in a row, could not be written.
+        RunDamaged: the files of the folder do not match its checkpoints.
     """
-    if isinstance(config, Config):
-        return training.train(config, folder, device=device, observers=observers, stop=stop)
-    with async_actors.make_actor_training(
-        config, folder, device, observers, stop, patience_seconds
-    ) as run:
+    with open_run(config, folder, device, observers, stop, patience_seconds) as run:
         return run.run()
 
 
-def rehearse(config: Config | ActorCriticConfig) -> None:
-    """Make a run's environment and agent once, and nothing on disk.
+@contextmanager
+def open_run(
+    config: AnyConfig,
+    folder: RunFolder,
+    device: torch.device | str = "cpu",
+    observers: Sequence[Observer] = (),
+    stop: Callable[[], bool] = lambda: False,
+    patience_seconds: float = PATIENCE_SECONDS,
+) -> Iterator[Run]:
+    """Build a run and restore its newest checkpoint; the arguments are those of `train`.
+
+    The number of threads is fixed here and stored in the folder: sums in PyTorch depend on it. A
+    new run that cannot be built leaves no folder.
+    """
+    prepare_process()
+    with ExitStack() as resources:
+        try:
+            run = _build(config, folder, device, observers, stop, patience_seconds, resources)
+        except BaseException:
+            resources.close()
+            folder.remove_if_unused()
+            raise
+        yield run
+
+
+def _build(
+    config: AnyConfig,
+    folder: RunFolder,
+    device: torch.device | str,
+    observers: Sequence[Observer],
+    stop: Callable[[], bool],
+    patience_seconds: float,
+    resources: ExitStack,
+) -> Run:
+    num_envs = config.num_envs if isinstance(config, Config) else 1
+    environment = resources.enter_context(make_configured_environment(config, num_envs))
+    spec, stored = environment.spec, folder.read_config()
+    threads, note = choose_threads(
+        config.threads, stored.get("threads"), default_threads(config, spec)
+    )
+    resources.callback(torch.set_num_threads, torch.get_num_threads())
+    torch.set_num_threads(threads)
+    config = config.model_copy(update={"threads": threads})
+    agent = make_agent(config, spec, device)
+    log = RunLog(folder, spec.frames_per_step, config.log_period_steps, observers)
+    resources.callback(log.close)
+    log.message(_description(agent, threads))
+    if note:
+        log.message(note)
+    trainer: Trainer
+    if isinstance(agent, ValueAgent):
+        trainer = OffPolicyTrainer(agent, environment, folder, log)
+    else:
+        environment.close()  # every worker has its own
+        trainer = AsyncTrainer(agent, spec, folder, log, patience_seconds)
+        resources.callback(trainer.close)
+    run = Run(trainer, config, spec, folder, log, stop)
+    run.resume()
+    changed = {"frames": config.frames, "threads": threads}
+    if any(stored.get(key) != value for key, value in changed.items()):
+        folder.write_config({**stored, **changed})
+    return run
+
+
+def _description(agent: Agent, threads: int) -> str:
+    compute = getattr(agent, "compute", "torch")
+    plural = "" if threads == 1 else "s"
+    return (
+        f"{agent.config.agent} on {agent.config.environment}: device {agent.device}, "
+        f"compute {compute}, {threads} thread{plural}"
+    )
+
+
+def open_run_folder(path: Path, config: AnyConfig) -> RunFolder:
+    """Open the folder of a run, or make it if it does not exist.
+
+    Raises:
+        RunMismatch: the folder belongs to another run, or to another version of noisynet.
+        RunDamaged: its config.json is not JSON.
+        StorageError: the disk cannot be read or written.
+    """
+    folder = RunFolder(path)
+    if folder.config_path.exists():
+        expected = flatten(_read_config(folder).model_dump(mode="json"))
+        missing = expected.keys() - flatten(folder.read_config()).keys()
+        if unknown := sorted(missing - set(CHANGEABLE_SETTINGS)):
+            raise _other_version(folder, f"it has no {', '.join(unknown)}")
+    given = config.model_dump(mode="json")
+    must_match = [key for key in given if key not in CHANGEABLE_SETTINGS]
+    return RunFolder.create_or_open(path, given, must_match=must_match)
+
+
+def try_build(config: AnyConfig) -> None:
+    """Make the environment and the agent of a run once, and nothing on disk.
 
     Raises:
         ValueError: one of them does not accept its settings, such as an unknown Gymnasium id.
         ImportError: a package is missing.
     """
-    prepare_process()  # a continued run does not rehearse, and must not differ from one that does
+    prepare_process()  # a resumed run skips this function, and must not differ from others
     with make_configured_environment(config, 1) as environment:
         make_agent(config, environment.spec)
 
 
 def load_agent(path: Path, device: torch.device | str = "cpu") -> tuple[Agent, int]:
-    """The agent of a run's newest checkpoint, and its training frames; the run is not touched."""
+    """Load the agent of a run's newest checkpoint; return it with its training frames.
+
+    The run folder is not changed.
+    """
     folder = RunFolder(path)
     if not folder.config_path.exists():
         raise RunError(f"expected a run folder with a config.json, got {path}; see `noisynet list`")
-    config = load_config(folder.read_config())
+    config = _read_config(folder)
     with make_configured_environment(config, 1) as environment:
         spec = environment.spec
-    if isinstance(config, Config):
-        schema, identity = training.SCHEMA, training.identity(config, spec)
-    else:
-        schema, identity = async_actors.SCHEMA, async_actors.identity(config, spec)
     checkpoint, _ = load_newest(
-        folder.checkpoints_path, schema=schema, identity=identity, repair=False
+        folder.checkpoints_path, **checkpoint_identity(config, spec), repair=False
     )
     if checkpoint is None:
-        raise RunError(f"{path} has no checkpoint yet; continue its training first")
+        raise RunError(f"{path} has no checkpoint yet; resume its training first")
     agent = make_agent(config, spec, device)
     agent.load_weights(checkpoint.tensors, "agent.")
     return agent, checkpoint.step * spec.frames_per_step
+
+
+def _read_config(folder: RunFolder) -> AnyConfig:
+    try:
+        return load_config(folder.read_config())
+    except ConfigError as error:
+        raise _other_version(folder, "; ".join(str(error).splitlines())) from error
+
+
+def _other_version(folder: RunFolder, why: str) -> RunMismatch:
+    return RunMismatch(
+        f"{folder.config_path} was not written by this version of noisynet: {why}; resume the run "
+        "with the version that started it, or start a new run with another --out or --name"
+    )

@@ -1,4 +1,4 @@
-"""Starts a run's workers, watches over them, and starts those again that die or hang."""
+"""Starts the workers of a run, watches them, and restarts those that die or hang."""
 
 from __future__ import annotations
 
@@ -16,41 +16,42 @@ from enum import Enum
 from typing import Final, Self
 
 from noisynet.loops.channel import Channel
-from noisynet.loops.handover import (
+from noisynet.loops.messages import (
     ERROR,
     GO,
     LEAVE,
     READY,
     REPORT,
-    STATE,
-    Job,
-    Report,
+    SNAPSHOT,
+    RolloutReport,
+    WorkerSetup,
     decode_reports,
-    write_job,
+    write_setup,
 )
 from noisynet.loops.shared_state import END, SharedState
 
 PATIENCE_SECONDS: Final = 4.0
-"""How long a worker may be without a heartbeat; it has one at every step of its environments."""
+"""Longest time between two heartbeats of a worker, which gives one at every environment step."""
 
-DEATHS_IN_A_ROW: Final = 5
-"""So many deaths of one worker without an update in between are one too many."""
+MAX_DEATHS_IN_A_ROW: Final = 5
+"""A worker that dies so often without an update in between is not restarted."""
 
-# The first roll-out has the libraries' own preparations in it, and all workers make it at once.
+# The first roll-out includes the initialisation of libraries, in all workers at once.
 _FIRST_SECONDS: Final = 30.0
 _STARTING_SECONDS: Final = 300.0
-_LEAVING_SECONDS: Final = 2.0
-# A supervisor that was itself stopped or starved knows nothing of the time in which it was.
-_LONGEST_GLANCE_SECONDS: Final = 0.5
+_EXIT_SECONDS: Final = 2.0
+# Time between two polls beyond this does not count: this process was stopped or starved itself.
+_LONGEST_POLL_SECONDS: Final = 0.5
 
 PROGRAM: Final = (
     "import json, sys; sys.path[:] = json.loads(sys.argv[5]); "
-    "from noisynet.loops.entrance import main; main()"
+    "from noisynet.loops.worker_main import main; main()"
 )
+"""What the interpreter of a worker runs."""
 
 
 class Phase(Enum):
-    """Where a worker is."""
+    """Phase in the life of a worker."""
 
     STARTING = "starting"
     READY = "ready"
@@ -61,27 +62,27 @@ class Phase(Enum):
 
 @dataclass(frozen=True)
 class Death:
-    """The end of a worker that nobody wanted.
+    """The unexpected end of a worker process.
 
     Attributes:
-        worker: which one.
-        how: by which signal, exit code or silence, and its last words.
-        in_a_row: how many there were of this worker without an update in between.
-        traceback: what it said of its error, if it came to that.
+        worker: number of the worker.
+        cause: signal, exit code or timeout, with the last line of the error.
+        in_a_row: deaths of this worker without an update in between.
+        traceback: traceback of the error, if the worker sent one.
     """
 
     worker: int
-    how: str
+    cause: str
     in_a_row: int
     traceback: str = ""
 
 
 @dataclass(frozen=True)
 class Health:
-    """How a worker is doing.
+    """Condition of a worker.
 
     Attributes:
-        phase: where it is.
+        phase: its phase.
         steps: its agent steps so far.
         deaths: how often it has died.
     """
@@ -92,29 +93,29 @@ class Health:
 
 
 @dataclass
-class Member:
-    """A worker as its supervisor knows it.
+class WorkerHandle:
+    """A worker as its supervisor sees it.
 
     Attributes:
-        number: which one.
-        incarnation: how many of its processes have died in the midst of their work.
-        state: what it starts from, or has handed over last; None to begin, or to begin again.
+        number: number of the worker.
+        incarnation: how many of its processes have died while running.
+        snapshot: what it starts from, or has sent at the last stop; None to start from scratch.
         deaths: how many of its processes have died.
-        in_a_row: how many without an update in between.
+        in_a_row: deaths without an update in between.
     """
 
     number: int
     incarnation: int = 0
-    state: bytes | None = None
+    snapshot: bytes | None = None
     deaths: int = 0
     in_a_row: int = 0
     phase: Phase = Phase.DEAD
     process: subprocess.Popen[bytes] = field(init=False, repr=False)
     channel: Channel = field(init=False, repr=False)
-    last_words: str = ""
+    error: str = ""
     traceback: str = ""
-    # Counters when its process started, its heartbeat when it was last told to go on, and its last
-    # heartbeat with the time it was seen.
+    # Counters at the start of the process, the heartbeat at its last release, and the last
+    # heartbeat that was seen, with its time.
     updates: int = 0
     rollouts: int = 0
     released_beat: int = 0
@@ -123,47 +124,47 @@ class Member:
 
 
 class Supervisor:
-    """The workers of a run; everything happens in `tend`, which its owner calls again and again.
+    """The worker processes of a run; all events are handled in `poll`.
 
-    A worker that dies at work starts again afresh, with streams of its own that its incarnation
-    names; one that dies while it starts or is stopped goes on from the state that it had.
+    A worker that dies while running is restarted from scratch, with random streams named by its
+    incarnation. One that dies while starting or stopped resumes from its snapshot.
 
     Args:
         shared: weights, statistics and counters.
-        members: the workers, with what they start from.
-        job: makes the job of a worker.
-        reported: told of every roll-out.
-        died: told of every death, before the worker is started again.
-        patience_seconds: how long a worker may be without a heartbeat.
-        program: what the interpreter of a worker runs; it is given the supervisor's pid, the
-            descriptors of the channel, the block and the job, and the import path as JSON.
+        handles: the workers, with the snapshots that they start from.
+        make_setup: makes the setup of a worker.
+        on_report: called with every roll-out.
+        on_death: called with every death, before the worker is restarted.
+        patience_seconds: longest time between two heartbeats of a worker.
+        program: what the interpreter of a worker runs. Its arguments are the supervisor's pid, the
+            descriptors of channel, shared memory and setup, and the import path as JSON.
 
     Attributes:
-        failure: the death that was one too many; its worker is not started again.
+        failure: the death after which a worker was not restarted.
     """
 
     def __init__(
         self,
         shared: SharedState,
-        members: Sequence[Member],
-        job: Callable[[Member], Job],
+        handles: Sequence[WorkerHandle],
+        make_setup: Callable[[WorkerHandle], WorkerSetup],
         *,
-        reported: Callable[[int, Report], None],
-        died: Callable[[Death], None],
+        on_report: Callable[[int, RolloutReport], None],
+        on_death: Callable[[Death], None],
         patience_seconds: float = PATIENCE_SECONDS,
         program: str = PROGRAM,
     ) -> None:
-        self.shared, self.members, self.program = shared, list(members), program
+        self.shared, self.handles, self.program = shared, list(handles), program
         self.patience_seconds = patience_seconds
         self.failure: Death | None = None
-        self._job, self._reported, self._died = job, reported, died
+        self._make_setup, self._on_report, self._on_death = make_setup, on_report, on_death
         self._released = False
         self._clock, self._awake_seconds = time.monotonic(), 0.0
 
     def __enter__(self) -> Self:
         try:
-            for member in self.members:
-                self._start(member)
+            for handle in self.handles:
+                self._start(handle)
         except BaseException:
             self.close()
             raise
@@ -172,179 +173,177 @@ class Supervisor:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    # --- what the owner says ---------------------------------------------------------------------
+    # --- commands --------------------------------------------------------------------------------
 
     def release(self, stop_at: int) -> None:
-        """Let every worker play until all of them together have made so many steps."""
+        """Let the workers play until all of them together have made `stop_at` steps."""
         self.shared.stop_at = stop_at
         self._released = True
-        for member in self.members:
-            if member.phase in (Phase.READY, Phase.STOPPED):
-                self._let_go(member)
+        for handle in self.handles:
+            if handle.phase in (Phase.READY, Phase.STOPPED):
+                self._send_go(handle)
 
-    def call_in(self) -> None:
-        """Have every worker stop after the roll-out that it is playing."""
+    def request_stop(self) -> None:
+        """Make every worker stop after its current roll-out."""
         self.shared.stop_at = 0
 
     @property
     def all_stopped(self) -> bool:
-        """Whether nobody is at work, and nobody will be until the next release.
+        """Whether no worker runs, and none will until the next release.
 
-        A worker that is starting counts as stopped where it will start from.
+        A worker that is starting counts as stopped: it will wait for the release.
         """
         if self.shared.steps >= self.shared.stop_at:
             self._released = False
-        at_work = any(member.phase is Phase.RUNNING for member in self.members)
-        return not self._released and not at_work
+        running = any(handle.phase is Phase.RUNNING for handle in self.handles)
+        return not self._released and not running
 
     def health(self) -> list[Health]:
-        """How each worker is doing."""
+        """Return the condition of each worker."""
         slots = self.shared.slots
-        return [Health(m.phase, slots[m.number].steps, m.deaths) for m in self.members]
+        return [Health(h.phase, slots[h.number].steps, h.deaths) for h in self.handles]
 
-    # --- watching --------------------------------------------------------------------------------
+    # --- events ----------------------------------------------------------------------------------
 
-    def tend(self, timeout_seconds: float = 0.1) -> None:
-        """Wait a moment for messages, take them, and look after the dead and the hung."""
-        poll = select.poll()
-        for member in self.members:
-            if member.phase is not Phase.DEAD:
-                poll.register(member.channel, select.POLLIN)
-        poll.poll(1000 * timeout_seconds)
+    def poll(self, timeout_seconds: float = 0.1) -> None:
+        """Wait for messages, handle them, and restart workers that died or hang."""
+        channels = select.poll()
+        for handle in self.handles:
+            if handle.phase is not Phase.DEAD:
+                channels.register(handle.channel, select.POLLIN)
+        channels.poll(1000 * timeout_seconds)
         now = time.monotonic()
-        self._awake_seconds += min(now - self._clock, _LONGEST_GLANCE_SECONDS)
+        self._awake_seconds += min(now - self._clock, _LONGEST_POLL_SECONDS)
         self._clock = now
-        for member in self.members:
-            if member.phase is not Phase.DEAD:
-                self._tend(member)
+        for handle in self.handles:
+            if handle.phase is not Phase.DEAD:
+                self._poll_worker(handle)
 
-    def _tend(self, member: Member) -> None:
-        ended = member.process.poll() is not None  # asked first: then all that it has sent is here
-        for kind, body in member.channel.arrived():
-            self._hear(member, kind, body)
-        if ended or member.channel.closed:
-            self._bury(member)
+    def _poll_worker(self, handle: WorkerHandle) -> None:
+        ended = handle.process.poll() is not None  # before reading: then no message can be missed
+        for kind, body in handle.channel.arrived():
+            self._receive(handle, kind, body)
+        if ended or handle.channel.closed:
+            self._reap(handle)
         else:
-            self._feel_pulse(member)
+            self._check_heartbeat(handle)
 
-    def _hear(self, member: Member, kind: str, body: bytes) -> None:
+    def _receive(self, handle: WorkerHandle, kind: str, body: bytes) -> None:
         if kind == READY:
-            member.phase = Phase.READY
+            handle.phase = Phase.READY
             if self._released:
-                self._let_go(member)
+                self._send_go(handle)
         elif kind == REPORT:
             for report in decode_reports(body):
-                self._reported(member.number, report)
-        elif kind == STATE:
-            member.phase, member.state = Phase.STOPPED, body
+                self._on_report(handle.number, report)
+        elif kind == SNAPSHOT:
+            handle.phase, handle.snapshot = Phase.STOPPED, body
         elif kind == ERROR:
-            told = body.decode(errors="replace")
-            member.last_words, _, member.traceback = told.partition("\n")
+            handle.error, _, handle.traceback = body.decode(errors="replace").partition("\n")
 
-    def _let_go(self, member: Member) -> None:
-        member.phase, member.beat_at = Phase.RUNNING, self._awake_seconds
-        member.released_beat = self.shared.slots[member.number].heartbeat
-        with suppress(OSError):  # it has just died, which the next look will find
-            member.channel.send(GO)
+    def _send_go(self, handle: WorkerHandle) -> None:
+        handle.phase, handle.beat_at = Phase.RUNNING, self._awake_seconds
+        handle.released_beat = self.shared.slots[handle.number].heartbeat
+        with suppress(OSError):  # it has just died, which the next poll will find
+            handle.channel.send(GO)
 
-    def _feel_pulse(self, member: Member) -> None:
-        slot = self.shared.slots[member.number]
-        if slot.heartbeat != member.beat or member.phase in (Phase.READY, Phase.STOPPED):
-            member.beat, member.beat_at = slot.heartbeat, self._awake_seconds
+    def _check_heartbeat(self, handle: WorkerHandle) -> None:
+        slot = self.shared.slots[handle.number]
+        if slot.heartbeat != handle.beat or handle.phase in (Phase.READY, Phase.STOPPED):
+            handle.beat, handle.beat_at = slot.heartbeat, self._awake_seconds
         allowed = self.patience_seconds
-        if member.phase is Phase.STARTING:
+        if handle.phase is Phase.STARTING:
             allowed = max(allowed, _STARTING_SECONDS)
-        elif slot.updates + slot.dropped == member.rollouts:
+        elif slot.updates + slot.dropped == handle.rollouts:
             allowed = max(allowed, _FIRST_SECONDS)
-        if self._awake_seconds - member.beat_at > allowed:
-            member.process.kill()
-            member.process.wait()
-            for kind, body in member.channel.arrived():
+        if self._awake_seconds - handle.beat_at > allowed:
+            handle.process.kill()
+            handle.process.wait()
+            for kind, body in handle.channel.arrived():
                 if kind == REPORT:
-                    self._hear(member, kind, body)
-            self._lose(member, f"no heartbeat for {allowed:g} s, so it was killed")
+                    self._receive(handle, kind, body)
+            self._restart(handle, f"no heartbeat for {allowed:g} s, killed")
 
-    def _bury(self, member: Member) -> None:
-        """Find out how a worker has ended."""
+    def _reap(self, handle: WorkerHandle) -> None:
+        """Find out how a worker process ended, and restart it."""
         try:
-            code = member.process.wait(_LEAVING_SECONDS)
-        except subprocess.TimeoutExpired:  # it has closed its channel, and lives on: useless
-            member.process.kill()
-            code = member.process.wait()
+            code = handle.process.wait(_EXIT_SECONDS)
+        except subprocess.TimeoutExpired:  # it has closed its channel without exiting
+            handle.process.kill()
+            code = handle.process.wait()
         if code < 0:
             named = -code in list(signal.Signals)  # most real-time signals have no name
-            how = f"killed by {signal.Signals(-code).name if named else f'signal {-code}'}"
+            cause = f"killed by {signal.Signals(-code).name if named else f'signal {-code}'}"
         else:
-            how = f"exit code {code}" + (f": {member.last_words}" if member.last_words else "")
-        self._lose(member, how)
+            cause = f"exit code {code}" + (f": {handle.error}" if handle.error else "")
+        self._restart(handle, cause)
 
-    def _lose(self, member: Member, how: str) -> None:
-        """Count a death, and start the worker again unless it was one too many."""
-        slot = self.shared.slots[member.number]
-        if slot.updates > member.updates:
-            member.in_a_row = 0
-        member.in_a_row += 1
-        member.deaths += 1
-        # Whoever has not heard the word to go on, and so not answered it by a heartbeat, is as it
-        # was when it stopped.
-        if member.phase is Phase.RUNNING and slot.heartbeat != member.released_beat:
-            member.incarnation, member.state = member.incarnation + 1, None
-        member.phase = Phase.DEAD
-        member.channel.close()
-        death = Death(member.number, how, member.in_a_row, member.traceback)
-        self._died(death)
-        if member.in_a_row < DEATHS_IN_A_ROW:
-            self._start(member)
+    def _restart(self, handle: WorkerHandle, cause: str) -> None:
+        """Count a death, and restart the worker unless it has died too often."""
+        slot = self.shared.slots[handle.number]
+        if slot.updates > handle.updates:
+            handle.in_a_row = 0
+        handle.in_a_row += 1
+        handle.deaths += 1
+        # A worker answers GO with a heartbeat. Without one it is still as it was when it stopped.
+        if handle.phase is Phase.RUNNING and slot.heartbeat != handle.released_beat:
+            handle.incarnation, handle.snapshot = handle.incarnation + 1, None
+        handle.phase = Phase.DEAD
+        handle.channel.close()
+        death = Death(handle.number, cause, handle.in_a_row, handle.traceback)
+        self._on_death(death)
+        if handle.in_a_row < MAX_DEATHS_IN_A_ROW:
+            self._start(handle)
         else:
             self.failure = death
 
-    # --- starting and ending ---------------------------------------------------------------------
+    # --- processes -------------------------------------------------------------------------------
 
-    def _start(self, member: Member) -> None:
-        slot = self.shared.slots[member.number]
-        member.updates, member.rollouts = slot.updates, slot.updates + slot.dropped
-        member.last_words, member.traceback = "", ""
-        member.beat, member.beat_at = slot.heartbeat, self._awake_seconds
-        job = write_job(self._job(member))
-        member.channel, theirs = Channel.pair()
-        handed = (theirs.fileno(), self.shared.descriptor, job)
-        arguments = [str(os.getpid()), *map(str, handed), json.dumps([*map(str, sys.path)])]
-        # Blocked until the worker ignores them: Ctrl-C reaches the whole group at any moment.
+    def _start(self, handle: WorkerHandle) -> None:
+        slot = self.shared.slots[handle.number]
+        handle.updates, handle.rollouts = slot.updates, slot.updates + slot.dropped
+        handle.error, handle.traceback = "", ""
+        handle.beat, handle.beat_at = slot.heartbeat, self._awake_seconds
+        setup = write_setup(self._make_setup(handle))
+        handle.channel, theirs = Channel.pair()
+        descriptors = (theirs.fileno(), self.shared.descriptor, setup)
+        arguments = [str(os.getpid()), *map(str, descriptors), json.dumps([*map(str, sys.path)])]
+        # Blocked until the worker ignores them: Ctrl-C may reach the process group at any time.
         before = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT, signal.SIGTERM))
         try:
-            member.process = subprocess.Popen(
-                # -P: nothing is imported from the folder in which the user happens to be.
+            handle.process = subprocess.Popen(
+                # -P: nothing is imported from the current directory.
                 [sys.executable, "-P", "-c", self.program, *arguments],
                 stdin=subprocess.DEVNULL,
-                pass_fds=handed,
+                pass_fds=descriptors,
                 env={**os.environ, "OMP_NUM_THREADS": "1"},
             )
         except OSError as error:
-            failed = f"it could not be started: {error}"
+            failed = f"the process could not be started: {error}"
         else:
-            failed, member.phase = "", Phase.STARTING
+            failed, handle.phase = "", Phase.STARTING
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
             theirs.close()
-            os.close(job)
+            os.close(setup)
         if failed:
-            self._lose(member, failed)
+            self._restart(handle, failed)
 
     def close(self) -> None:
-        """End every worker: politely where it listens, and in any case."""
+        """Ask every worker to exit, and kill those that do not."""
         self.shared.stop_at = END
-        living = [member for member in self.members if member.phase is not Phase.DEAD]
-        for member in living:
-            if member.phase is Phase.STARTING:
-                member.process.kill()
+        living = [handle for handle in self.handles if handle.phase is not Phase.DEAD]
+        for handle in living:
+            if handle.phase is Phase.STARTING:
+                handle.process.kill()
             with suppress(OSError):
-                member.channel.send(LEAVE)
-        deadline = time.monotonic() + _LEAVING_SECONDS
-        for member in living:
+                handle.channel.send(LEAVE)
+        deadline = time.monotonic() + _EXIT_SECONDS
+        for handle in living:
             try:
-                member.process.wait(max(0.0, deadline - time.monotonic()))
+                handle.process.wait(max(0.0, deadline - time.monotonic()))
             except subprocess.TimeoutExpired:
-                member.process.kill()
-                member.process.wait()
-            member.channel.close()
-            member.phase = Phase.DEAD
+                handle.process.kill()
+                handle.process.wait()
+            handle.channel.close()
+            handle.phase = Phase.DEAD

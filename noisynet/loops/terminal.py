@@ -1,4 +1,4 @@
-"""Observers that tell people how a run goes: in plain lines, or live in a terminal."""
+"""Observers that show a run to the user: as plain lines, or live in a terminal."""
 
 from __future__ import annotations
 
@@ -23,36 +23,36 @@ _SYMBOLS: Final = {
 
 
 class Lines:
-    """Where nobody watches: evaluations and notes only.
+    """Prints evaluations and messages, one per line; for output that is not a terminal.
 
     Args:
-        say: writes a line.
+        say: prints a line.
     """
 
     def __init__(self, say: Callable[[str], None]) -> None:
         self._say = say
 
     def started(self, frames: int) -> None:
-        """Nothing to say."""
+        """Print nothing."""
 
     def logged(self, row: dict[str, Any], steps_per_second: float) -> None:
-        """Nothing to say."""
+        """Print nothing."""
 
     def evaluated(self, row: dict[str, Any]) -> None:
-        """Say the score."""
+        """Print the score."""
         self._say(evaluation_line(row))
 
     def noted(self, message: str) -> None:
-        """Say it."""
+        """Print the message."""
         self._say(message)
 
 
 class Terminal:
-    """A live line with a bar, and one below it for the workers, if there are any.
+    """A progress bar, with a line below it for the workers of a run.
 
     Args:
-        frames: the budget.
-        console: where to; None for this terminal's standard error.
+        frames: budget of the run.
+        console: console to print to; None for standard error.
     """
 
     def __init__(self, frames: int, console: Console | None = None) -> None:
@@ -69,11 +69,11 @@ class Terminal:
         self._live = Live(self._progress, console=self._console)
 
     def start(self) -> None:
-        """Begin to show."""
+        """Show the progress bar."""
         self._live.start()
 
     def stop(self) -> None:
-        """Leave the last lines as they are."""
+        """Stop updating, and leave the last state visible."""
         self._live.stop()
 
     def started(self, frames: int) -> None:
@@ -81,35 +81,35 @@ class Terminal:
         self._progress.update(self._task, completed=frames)
 
     def logged(self, row: dict[str, Any], steps_per_second: float) -> None:
-        """Move the bar and show the newest numbers."""
-        parts = [
+        """Move the bar and show the latest metrics."""
+        numbers = [
             f"{name} {row[key]:.3g}"
             for name, key in (("return", "score_last"), ("loss", "loss"), ("entropy", "entropy"))
             if row.get(key) is not None
         ]
-        parts += [f"Σ̄ {layer} {sigma:.4f}" for layer, sigma in row["sigma"].items()]
+        numbers += [f"Σ̄ {layer} {sigma:.4f}" for layer, sigma in row["sigma"].items()]
         self._progress.update(
             self._task,
             completed=row["frames"],
             speed=f"{steps_per_second:.0f}",
-            numbers="  ".join(parts),
+            numbers="  ".join(numbers),
         )
 
     def watched(self, workers: Sequence[Health]) -> None:
-        """Show how each worker is doing."""
+        """Show the state of each worker."""
         self._live.update(Group(self._progress, Text(workers_line(workers))))
 
     def evaluated(self, row: dict[str, Any]) -> None:
-        """Write the score above the live lines."""
+        """Print the score above the progress bar."""
         self.noted(evaluation_line(row))
 
     def noted(self, message: str) -> None:
-        """Write it above the live lines."""
+        """Print the message above the progress bar."""
         self._console.print(message, highlight=False, markup=False, soft_wrap=True)
 
 
 def evaluation_line(row: dict[str, Any]) -> str:
-    """An evaluation in words."""
+    """Format a row of an evaluation."""
     partial = "" if row["completed"] else " (partial: no episode was completed)"
     return (
         f"frame {row['frames']:,}: score {row['score']:.2f} with noise {row['noise']}, "
@@ -118,7 +118,7 @@ def evaluation_line(row: dict[str, Any]) -> str:
 
 
 def workers_line(workers: Sequence[Health]) -> str:
-    """A symbol for each worker, what the symbols mean, and how far they are."""
+    """Format the state of the workers: a symbol for each, a legend, steps and deaths."""
     found = Counter(worker.phase for worker in workers)
     symbols = "".join(_SYMBOLS[worker.phase] for worker in workers)
     meaning = ", ".join(

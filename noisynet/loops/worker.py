@@ -1,4 +1,4 @@
-"""One worker of A3C, in a process of its own: act, learn, update what all share (Algorithm 2)."""
+"""One worker of A3C: act, learn, update the shared weights (Algorithm 2)."""
 
 from __future__ import annotations
 
@@ -8,47 +8,48 @@ from typing import Any, Final, NoReturn
 
 import torch
 
-from noisynet.agents import ActorCriticAgent
+from noisynet.agents import ActorCriticAgent, shared_rmsprop_for
 from noisynet.config import ActorCriticConfig, load_config
 from noisynet.evaluation import make_configured_environment
 from noisynet.layers import sigma_summary
 from noisynet.loops.channel import Channel
-from noisynet.loops.handover import (
+from noisynet.loops.episodes import FinishedEpisode
+from noisynet.loops.messages import (
     GO,
     READY,
     REPORT,
-    STATE,
-    Job,
-    Report,
+    SNAPSHOT,
+    RolloutReport,
+    WorkerSetup,
+    decode_snapshot,
     encode_reports,
-    pack,
-    unpack,
+    encode_snapshot,
 )
-from noisynet.loops.off_policy import FinishedEpisode
 from noisynet.loops.process import prepare_process
-from noisynet.loops.rollouts import Actor
+from noisynet.loops.rollouts import RolloutCollector
 from noisynet.loops.shared_state import END, SharedState
-from noisynet.optimisers import annealed, shared_rmsprop_
+from noisynet.optimisers import annealed
+from noisynet.state_dicts import add_prefix, strip_prefix
 
-# Reports wait for one another this long: a message for each roll-out would keep the parent busy.
+# Reports are sent in batches: a message per roll-out would keep the parent busy.
 _REPORT_SECONDS: Final = 0.2
 
 
-class Orphaned(Exception):  # noqa: N818 — says what happened
-    """The parent is gone, or tells the worker to leave."""
+class Orphaned(Exception):  # noqa: N818 - says what happened
+    """The parent has exited, or tells the worker to exit."""
 
 
 class Worker:
-    """Plays roll-outs and updates the shared weights until the parent says stop.
+    """Plays roll-outs and updates the shared weights until the parent tells it to stop.
 
     Args:
-        settings: the run's configuration.
+        settings: configuration of the run.
         shared: weights, statistics and counters.
-        channel: to the parent.
-        number: which worker this is.
-        incarnation: how many processes of this worker have died before it.
-        device: where the network lives.
-        state: what an earlier process has handed over, to go on from.
+        channel: channel to the parent.
+        number: number of the worker.
+        incarnation: how many processes of this worker have died while running.
+        device: device of the network.
+        snapshot: snapshot of an earlier process to resume from.
     """
 
     def __init__(
@@ -60,7 +61,7 @@ class Worker:
         number: int,
         incarnation: int,
         device: str = "cpu",
-        state: bytes | None = None,
+        snapshot: bytes | None = None,
     ) -> None:
         self.config, self.shared, self.channel = settings, shared, channel
         self.slot = shared.slots[number]
@@ -79,20 +80,21 @@ class Worker:
             incarnation=incarnation,
             num_envs=settings.envs_per_worker,
         )
-        self.actor = Actor(settings, self.agent, self.environment, number, self.slot)
-        if state is None:
-            self.actor.begin()
+        self.collector = RolloutCollector(settings, self.agent, self.environment, number, self.slot)
+        if snapshot is None:
+            self.collector.begin()
         else:
-            self._restore(*unpack(state))
+            self._restore(*decode_snapshot(snapshot))
+        self._apply = shared_rmsprop_for(self.agent.compute)
         self._compile()
-        self._reports: list[Report] = []
+        self._reports: list[RolloutReport] = []
         self._reported_at = time.monotonic()
         self._logged_steps = 0
 
     def run(self, parent: int) -> NoReturn:
-        """Wait for the word of the parent, and play until it says otherwise; ends by `Orphaned`."""
+        """Wait for the parent's GO, and play until it tells otherwise; ends with `Orphaned`."""
         self.channel.send(READY)
-        self._await_word()
+        self._wait_for_go()
         while True:
             if os.getppid() != parent:
                 raise Orphaned
@@ -100,17 +102,17 @@ class Worker:
             if stop_at == END:
                 raise Orphaned
             if steps >= stop_at:
-                self._hand_over()
+                self._send_snapshot()
             else:
                 self._roll_out(steps)
 
     def _roll_out(self, steps: int) -> None:
-        """One roll-out and its update, from `steps` steps of all workers on."""
+        """Play a roll-out and make its update; all workers have made `steps` steps before."""
         self.agent.parameters.copy_(self.parameters)  # ζ′ ← ζ
         self.agent.begin_rollout()  # ξ ~ ε
         envs, learning = self.config.envs_per_worker, self.config.learning
         left = -(-(self.total_steps - steps) // envs)
-        rollout, finished = self.actor.collect(min(learning.rollout_steps, left))
+        rollout, finished = self.collector.collect(min(learning.rollout_steps, left))
         learnt = self.agent.learn(rollout)
         if learnt.finite:
             optimiser = self.config.optimiser
@@ -118,7 +120,7 @@ class Worker:
             if optimiser.anneal:
                 rate = annealed(rate, self.shared.steps, self.total_steps)
             gradient = self.agent.gradient.to("cpu")
-            shared_rmsprop_(
+            self._apply(
                 self.parameters, gradient, self.squares, rate, optimiser.decay, optimiser.epsilon
             )
         self.slot.count(rollout.action.size, dropped=not learnt.finite)
@@ -130,7 +132,7 @@ class Worker:
         }
         self._report(finished, measures, None if learnt.finite else self._not_finite())
 
-    # --- telling the parent ----------------------------------------------------------------------
+    # --- messages to the parent ------------------------------------------------------------------
 
     def _report(
         self, finished: list[FinishedEpisode], measures: dict[str, float], not_finite: str | None
@@ -141,7 +143,7 @@ class Worker:
             sigma = sigma_summary(self.agent.online)
         self._logged_steps = steps
         self._reports.append(
-            Report(
+            RolloutReport(
                 steps=self.slot.steps,
                 updates=self.slot.updates,
                 dropped=self.slot.dropped,
@@ -160,66 +162,65 @@ class Worker:
         self._reports, self._reported_at = [], time.monotonic()
 
     def _not_finite(self) -> str:
-        """The first tensor that is not finite: of the weights, else of their gradient."""
+        """Name the first tensor that is not finite: a weight, or else a gradient."""
         start = self.agent.parameters.data_ptr()
         for what, flat in (("", self.agent.parameters), ("the gradient of ", self.agent.gradient)):
             for name, parameter in self.agent.online.named_parameters():
                 first = (parameter.data_ptr() - start) // parameter.element_size()
-                part = flat[first : first + parameter.numel()]
-                if parameter.requires_grad and not bool(part.isfinite().all()):
+                values = flat[first : first + parameter.numel()]
+                if parameter.requires_grad and not bool(values.isfinite().all()):
                     return f"{what}{name!r}"
         return "the loss"
 
-    def _hand_over(self) -> None:
-        """Give the whole state to the parent, and wait to be released."""
+    def _send_snapshot(self) -> None:
+        """Send the whole state to the parent, and wait for the next GO."""
         self._send_reports()
-        tensors = {f"agent.{name}": value for name, value in self.agent.tensors().items()}
-        state = {"agent": self.agent.state(), "actor": self.actor.state()}
-        self.channel.send(STATE, pack(tensors | self.actor.tensors(), state))
-        self._await_word()
+        tensors = add_prefix("agent.", self.agent.tensors()) | self.collector.tensors()
+        state = {"agent": self.agent.state(), "actor": self.collector.state()}
+        self.channel.send(SNAPSHOT, encode_snapshot(tensors, state))
+        self._wait_for_go()
 
-    def _await_word(self) -> None:
-        word = self.channel.wait()
-        if word is None or word[0] != GO:
+    def _wait_for_go(self) -> None:
+        message = self.channel.wait()
+        if message is None or message[0] != GO:
             raise Orphaned
         self.slot.beat()
         self._logged_steps = self.shared.steps
         self._reported_at = time.monotonic()
 
-    # --- starting --------------------------------------------------------------------------------
+    # --- start -----------------------------------------------------------------------------------
 
     def _restore(self, tensors: dict[str, torch.Tensor], state: dict[str, Any]) -> None:
-        agent = {k.removeprefix("agent."): v for k, v in tensors.items() if k.startswith("agent.")}
-        self.agent.restore(agent, state["agent"])
-        self.actor.restore(tensors, state["actor"])
+        self.agent.restore(strip_prefix("agent.", tensors), state["agent"])
+        self.collector.restore(tensors, state["actor"])
 
     def _compile(self) -> None:
-        """Have the update compiled while nobody expects a heartbeat."""
-        nothing = torch.zeros(1)
-        shared_rmsprop_(nothing, nothing.clone(), nothing.clone(), 0.0, 0.5, 1.0)
+        """Compile the update now, while no heartbeat is expected."""
+        zero = torch.zeros(1)
+        self._apply(zero, zero.clone(), zero.clone(), 0.0, 0.5, 1.0)
 
 
-def work(job: Job, block: int, channel: Channel, parent: int) -> None:
-    """Be a worker until the parent is gone or has enough of it.
+def run_worker(setup: WorkerSetup, memory: int, channel: Channel, parent: int) -> None:
+    """Run a worker until the parent exits or tells it to.
 
     Args:
-        job: which worker, and of which run.
-        block: descriptor of what the workers share.
-        channel: to the parent.
-        parent: its pid.
+        setup: which worker, of which run.
+        memory: descriptor of the shared memory.
+        channel: channel to the parent.
+        parent: the parent's pid.
     """
-    torch.set_num_threads(1)
-    prepare_process()
-    config = load_config(job.config)
+    config = load_config(setup.config)
     assert isinstance(config, ActorCriticConfig)
+    torch.set_num_threads(config.threads or 1)
+    prepare_process()
     worker = Worker(
         config,
-        SharedState(block, config.workers, job.size),
+        SharedState(memory, config.workers, setup.size),
         channel,
-        number=job.worker,
-        incarnation=job.incarnation,
-        device=job.device,
-        state=job.state,
+        number=setup.worker,
+        incarnation=setup.incarnation,
+        device=setup.device,
+        snapshot=setup.snapshot,
     )
     try:
         worker.run(parent)

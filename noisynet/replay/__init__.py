@@ -1,7 +1,7 @@
-"""Experience replay: each frame is stored once, and every sample can be reproduced.
+"""Experience replay that stores each frame once.
 
-`FrameStore` keeps experience, in memory or memory-mapped; `UniformReplay` and `PrioritisedReplay`
-draw `TransitionBatch`es from it.
+`FrameStore` is the storage, in memory or memory-mapped. `UniformReplay` and `PrioritisedReplay`
+sample `TransitionBatch`es from it.
 """
 
 from noisynet.replay.frames import FrameStore

@@ -1,4 +1,4 @@
-"""Experience in rings of frames: each frame is stored once, however many stacks it is part of."""
+"""Storage of a replay: ring buffers in which each frame is stored once."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ _LARGEST = float(np.finfo(np.float32).max)
 
 
 class FrameStore:
-    """One ring of rows for each environment, in memory or memory-mapped in a folder.
+    """One ring buffer of rows per environment, in memory or memory-mapped in a folder.
 
-    Row t holds the newest frame of x_t, how old the episode was (`age`), and the transition that
-    starts there: action, reward, discount. An episode of T steps takes T + 1 rows: its last row
-    holds the true final frame and starts nothing, so y of the last transition is right whether the
-    episode was terminated or truncated. Rows are numbered from 0 in each environment, for ever; row
-    r lives in slot r mod `ring_rows`.
+    Row t has the newest frame of x_t, the age of the episode, and the transition that starts there:
+    action, reward, discount. An episode of T steps takes T + 1 rows. Its last row has the true
+    final frame and starts no transition, so y of the last transition is right for terminated and
+    truncated episodes. The rows of an environment are numbered from 0 and never renumbered; row r
+    is in slot r mod `ring_rows`.
 
     Only the newest `capacity // num_envs` rows of each environment, the *window*, are sampled. The
-    ring is larger by `slack_rows + stack + n_step`: what a checkpoint refers to stays whole until
-    that many more rows were written. Pass twice the rows between checkpoints to keep two.
+    ring is larger by `slack_rows + stack + n_step`: the window of a checkpoint stays intact until
+    that many more rows are written. For two checkpoints, pass twice the rows between them.
 
     Args:
         capacity: rows that can be sampled, over all environments.
@@ -35,10 +35,10 @@ class FrameStore:
         num_envs: number of environments, each with its own ring.
         stack: frames in an observation; those before an episode's first frame are zeros.
         n_step: steps over which returns are summed.
-        slack_rows: further rows of each ring, see above.
-        folder: where the memory-mapped files live; None keeps everything in memory. A folder that
-            already holds rows starts empty until `restore` says which of them count.
-        preallocate: reserve the disk now, so that a disk that fills up later cannot kill the run.
+        slack_rows: additional rows of each ring, see above.
+        folder: folder of the memory-mapped files; None for memory. A folder that already has rows
+            counts as empty until `restore`.
+        preallocate: reserve the disk space now, so that a full disk cannot kill the run later.
     """
 
     def __init__(
@@ -66,7 +66,7 @@ class FrameStore:
         if capacity // num_envs < stack + n_step:
             raise ValueError(
                 f"capacity must be at least num_envs * (stack + n_step) = "
-                f"{num_envs * (stack + n_step)}, got {capacity}: no transition would ever fit"
+                f"{num_envs * (stack + n_step)}, got {capacity}: no transition would fit"
             )
         self.layout = RowLayout(tuple(frame_shape), frame_dtype, num_actions)
         self.num_envs = num_envs
@@ -78,14 +78,14 @@ class FrameStore:
         self.rings = Rings(
             self.layout, num_envs, self.ring_rows, folder=self.folder, preallocate=preallocate
         )
-        self.written: IntArray = np.zeros(num_envs, np.int64)  # [E] rows with a frame
-        self._open = [False] * num_envs  # the newest row waits for its action
-        # [E] Newest row after whose step returns stop (discount 0, or the episode's end), or -1.
+        self.written: IntArray = np.zeros(num_envs, np.int64)  # [E] rows so far
+        self._open = [False] * num_envs  # whether the newest row has no action yet
+        # [E] Newest row at which returns stop (discount 0, or the end of the episode), or -1.
         self._stops: IntArray = np.full(num_envs, -1, np.int64)
 
     @property
     def nbytes(self) -> int:
-        """Bytes of all columns, on disk when full (`layout.json` aside)."""
+        """Bytes of all columns; the size on disk, without `layout.json`."""
         return self.num_envs * self.ring_rows * self.layout.nbytes
 
     # Writing -------------------------------------------------------------------------------------
@@ -95,8 +95,8 @@ class FrameStore:
         self._check_env(env)
         if self._open[env]:
             raise RuntimeError(
-                f"environment {env} is within an episode: "
-                "append(..., episode_over=True) must come before begin"
+                f"environment {env} has a running episode: end it with "
+                "append(..., episode_over=True) before begin"
             )
         self._put(env, self._checked(frame), age=0)
         self._open[env] = True
@@ -110,20 +110,19 @@ class FrameStore:
         next_frame: Array,
         episode_over: bool,
     ) -> None:
-        """Add one step of environment `env`: what was done at its newest frame, and what came.
+        """Add one step of environment `env`.
 
         Args:
-            env: number of the environment.
-            action: the action taken at the newest frame.
-            reward: what it earned, as it shall be learnt from (clipped, when it shall be).
+            env: index of the environment.
+            action: action taken at the newest frame.
+            reward: its reward, clipped if training clips rewards.
             discount: γ, or 0 at a termination or the loss of a life. Truncation keeps γ.
-            next_frame: newest frame of the next observation; at the end the true final one.
-            episode_over: whether the episode ended. A lost life alone does not end it: the stack
-                goes on.
+            next_frame: newest frame of the next observation; the true final one at the end.
+            episode_over: whether the episode ended. A lost life alone does not end it.
         """
         self._check_env(env)
         if not self._open[env]:
-            raise RuntimeError(f"environment {env} has no episode under way: call begin first")
+            raise RuntimeError(f"environment {env} has no running episode: call begin first")
         if not 0 <= action < self.layout.num_actions:
             raise ValueError(
                 f"action must be in 0..{self.layout.num_actions - 1} (num_actions), got {action}"
@@ -147,7 +146,7 @@ class FrameStore:
             self._stops[env] = row
 
     def _put(self, env: int, frame: Array, age: int) -> None:
-        """Write a row that starts nothing yet; every column, so that nothing stale is hashed."""
+        """Write a row without a transition, in every column: rows are hashed as a whole."""
         row = int(self.written[env])
         slot = self.rings.slot(env, row)
         self.rings.frames[slot] = frame.reshape(-1)
@@ -159,14 +158,14 @@ class FrameStore:
     # Reading -------------------------------------------------------------------------------------
 
     def bounds(self) -> tuple[IntArray, IntArray]:
-        """First row of each window, and the row after the last with a complete return; both [E]."""
+        """Return the first row of each window and the row after its last complete return; [E]."""
         low = np.maximum(self.written - self.window_rows, 0)
-        # n further rows complete a return; so does a stop, for all rows up to it.
+        # A return is complete n rows later, or at a stop.
         high = np.maximum(self.written - self.n_step, self._stops + 1)
         return low, np.maximum(high, low)
 
     def can_start(self, env: IntArray, row: IntArray, low: IntArray) -> BoolArray:
-        """Whether a transition starts at each row whose whole stack is within the window; [B].
+        """Whether a transition starts at each row and its stack is inside the window; [B].
 
         Args:
             env: environments [B].
@@ -179,13 +178,14 @@ class FrameStore:
         return fits
 
     def count(self) -> int:
-        """Number of transitions that can be sampled now."""
+        """Return the number of transitions that can be sampled."""
         low, high = self.bounds()
         total = 0
         for env in range(self.num_envs):
             first, last = int(low[env]), int(high[env])
             total += sum(
-                int(np.count_nonzero(part)) for part in self.rings.parts("starts", env, first, last)
+                int(np.count_nonzero(rows))
+                for rows in self.rings.slices("starts", env, first, last)
             )
             edge = np.arange(first, min(first + self.stack - 1, last))
             envs = np.full_like(edge, env)
@@ -194,7 +194,7 @@ class FrameStore:
         return total
 
     def stacks(self, env: IntArray, row: IntArray) -> Array:
-        """Observations at stored rows: a new array [B, stack, *frame_shape]."""
+        """Return the observations at stored rows as a new array [B, stack, *frame_shape]."""
         env, row = np.asarray(env, np.int64), np.asarray(row, np.int64)
         if np.any((env < 0) | (env >= self.num_envs)):
             raise IndexError(f"env must be in 0..{self.num_envs - 1}, got {env.tolist()}")
@@ -203,36 +203,36 @@ class FrameStore:
         if not np.all(stored & (row < self.written[env])):
             raise IndexError(
                 f"rows {row.tolist()} of environments {env.tolist()} are not all stored with their "
-                f"stacks: {self.written.tolist()} were written, in rings of {self.ring_rows}"
+                f"stacks: {self.written.tolist()} rows were written to rings of {self.ring_rows}"
             )
         out = np.empty((len(row), self.stack, self.layout.frame_items), self.layout.frame_dtype)
         self.read_runs(env, row, 0, out)
         return out.reshape(len(row), self.stack, *self.layout.frame_shape)
 
     def read_runs(self, env: IntArray, row: IntArray, ahead: int, out: Array) -> None:
-        """Read the stacks at rows, and the `ahead` frames that follow each, without any check.
+        """Read the stack at each row and the `ahead` frames after it, without checks.
 
         Args:
             env: environments [B].
             row: rows [B].
-            ahead: frames after each row, of the same episode.
-            out: where they go [B, stack + ahead, frame_items], contiguous.
+            ahead: number of frames after each row, of the same episode.
+            out: receives the frames [B, stack + ahead, frame_items], contiguous.
         """
         offsets = np.arange(1 - self.stack, ahead + 1)  # [K]
         slots = self.rings.slots(env[:, None], row[:, None] + offsets)  # [B, K]
-        # "clip" never clips here, it spares the buffer that "raise" would copy through.
+        # mode="clip" avoids the buffer that mode="raise" copies through; all slots are valid.
         np.take(self.rings.frames, slots, axis=0, out=out, mode="clip")
         ages = self.rings.ages[self.rings.slots(env, row)].astype(np.int64)
-        before = -offsets > ages[:, None]  # [B, K] older than the episode
+        before = -offsets > ages[:, None]  # [B, K] frames before the episode
         if before.any():
             out[before] = 0
 
     # State ---------------------------------------------------------------------------------------
 
     def state(self) -> dict[str, Any]:
-        """What `restore` needs: JSON-able counters; without a folder also copies of the columns."""
+        """Return JSON-able counters for `restore`; without a folder, also copies of the columns."""
         state: dict[str, Any] = {
-            "layout": self._described(),
+            "layout": self._layout(),
             "written": self.written.tolist(),
             "open": list(self._open),
             "stops": self._stops.tolist(),
@@ -245,15 +245,15 @@ class FrameStore:
         return state
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Return to a state of the same layout; later rows are overwritten as they come again.
+        """Return to a state; rows that were written later are overwritten again.
 
         Raises:
-            ValueError: when the layout differs, or rows of the state's window were overwritten.
+            ValueError: the layout differs, or rows of the state's window were overwritten.
         """
-        if state["layout"] != self._described():
+        if state["layout"] != self._layout():
             raise ValueError(
-                f"the state is of a store with {state['layout']}, this one has "
-                f"{self._described()}: build the store with the settings of the state"
+                f"expected a state of a store with {self._layout()}, got {state['layout']}: make "
+                "the store with the settings of the state"
             )
         for name, saved in state.get("columns", {}).items():
             self.rings.by_env(name)[:, : saved.shape[1]] = saved
@@ -263,18 +263,18 @@ class FrameStore:
         self._open = list(state["open"])
         self._stops[:] = state["stops"]
         for env, is_open in enumerate(self._open):
-            if is_open:  # after a crash the newest row may hold the action of a lost future
+            if is_open:  # a killed process may have stored the next action
                 self.rings.blank(self.rings.slot(env, int(self.written[env]) - 1))
 
     def settled(self, env: int) -> int:
-        """Number of rows of `env` that will not change: all but one that waits for its action."""
+        """Return the number of rows of `env` that are final: all but one without an action."""
         self._check_env(env)
         return int(self.written[env]) - self._open[env]
 
     def rows(self, env: int, start: int, stop: int) -> list[memoryview]:
-        """The bytes of settled rows `start` to `stop` (excluded), column after column.
+        """Return the bytes of settled rows `start` to `stop` (excluded), column after column.
 
-        Joined, they are the same wherever the ring wraps, so a hash of them is, too.
+        Concatenated, they do not depend on where the ring wraps.
         """
         if not 0 <= start <= stop <= self.settled(env):
             raise IndexError(
@@ -285,20 +285,20 @@ class FrameStore:
         return self.rings.bytes_of(env, start, stop)
 
     def digest(self) -> str:
-        """SHA-256 of what the windows hold, wherever it lies in memory or on disk."""
-        described = self._described() | {"ring_rows": None, "open": self._open}
-        digest = hashlib.sha256(json.dumps(described).encode())
+        """Return the SHA-256 of the windows, the same in memory and on disk."""
+        layout = self._layout() | {"ring_rows": None, "open": self._open}
+        digest = hashlib.sha256(json.dumps(layout).encode())
         for env, written in enumerate(self.written.tolist()):
             digest.update(f"{env}:{written}".encode())
-            for part in self.rings.bytes_of(env, max(0, written - self.window_rows), written):
-                digest.update(part)
+            for piece in self.rings.bytes_of(env, max(0, written - self.window_rows), written):
+                digest.update(piece)
         return digest.hexdigest()
 
     def flush(self) -> None:
-        """Return once everything written is on disk."""
+        """Sync the files."""
         self.rings.flush()
 
-    def _described(self) -> dict[str, Any]:
+    def _layout(self) -> dict[str, Any]:
         return {
             "frame_shape": list(self.layout.frame_shape),
             "frame_dtype": self.layout.frame_dtype,

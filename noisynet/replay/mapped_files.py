@@ -1,4 +1,4 @@
-"""Memory-mapped files, one per column, in one folder."""
+"""A folder of memory-mapped files, one per column."""
 
 from __future__ import annotations
 
@@ -22,35 +22,34 @@ ColumnType: TypeAlias = tuple[np.dtype[Any], int]
 def open_columns(
     columns: Mapping[str, ColumnType], slots: int, folder: Path, *, preallocate: bool
 ) -> dict[str, mmap.mmap]:
-    """Map the file of every column, making the folder when it is new, checking it when it is not.
+    """Map the file of every column; make the files if the folder is new, else check them.
 
-    `layout.json` is written last: a folder without it is a creation that was cut short, and is
-    made anew.
+    `layout.json` is written last. A folder without it was not completed and is made again.
 
     Args:
         columns: name → (dtype, values per row).
         slots: rows of every column.
-        folder: where the files live.
-        preallocate: reserve all blocks now where the system can (`posix_fallocate`). Otherwise
-            the files are sparse, and a disk that fills up later kills the process (SIGBUS).
+        folder: folder of the files.
+        preallocate: reserve all blocks now if the system can (`posix_fallocate`). Otherwise the
+            files are sparse, and a disk that fills up later kills the process (SIGBUS).
 
     Raises:
-        ValueError: when the folder holds another layout, or a file is missing or cut.
-        OSError: when the full size would not fit on the disk.
+        ValueError: the folder has another layout, or a file is missing or truncated.
+        OSError: the disk has not enough space for the full size.
     """
     folder.mkdir(parents=True, exist_ok=True)
     sizes = {
         folder / f"{name}.bin": slots * items * dtype.itemsize
         for name, (dtype, items) in columns.items()
     }
-    described = {
+    layout = {
         "version": FORMAT_VERSION,
         "slots": slots,
         "columns": {name: [dtype.str, items] for name, (dtype, items) in columns.items()},
     }
     exists = (folder / LAYOUT_FILE).exists()
     if exists:
-        _check_existing(folder, described, sizes)
+        _check_existing(folder, layout, sizes)
     _check_free_space(folder, sizes)
     try:
         maps = {
@@ -66,29 +65,29 @@ def open_columns(
     if not exists:
         unfinished = folder / f"{LAYOUT_FILE}.tmp"
         with unfinished.open("w") as file:
-            json.dump(described, file)
+            json.dump(layout, file)
             file.flush()
             os.fsync(file.fileno())
         unfinished.replace(folder / LAYOUT_FILE)
     return maps
 
 
-def _check_existing(folder: Path, described: dict[str, Any], sizes: dict[Path, int]) -> None:
+def _check_existing(folder: Path, layout: dict[str, Any], sizes: dict[Path, int]) -> None:
     found = _read_layout(folder / LAYOUT_FILE)
-    if found != described:
-        keys = sorted(key for key in described if found.get(key) != described[key])
-        differences = "; ".join(f"{k}: expected {described[k]}, found {found.get(k)}" for k in keys)
+    if found != layout:
+        keys = sorted(key for key in layout if found.get(key) != layout[key])
+        differences = "; ".join(f"{k}: expected {layout[k]}, found {found.get(k)}" for k in keys)
         raise ValueError(
-            f"{folder} holds a replay of another layout ({differences}): "
-            "use the settings it was made with, or another folder"
+            f"{folder} has a replay of another layout ({differences}): use the settings that it "
+            "was made with, or another folder"
         )
     for path, size in sizes.items():
         actual = path.stat().st_size if path.exists() else None
         if actual != size:
-            came = "no file" if actual is None else f"{actual:,} bytes"
+            found_size = "no file" if actual is None else f"{actual:,} bytes"
             raise ValueError(
-                f"{path} should have {size:,} bytes, found {came}: the replay is damaged; "
-                "bring the file back or delete the folder and start again"
+                f"{path} should have {size:,} bytes, found {found_size}: the replay is damaged; "
+                "restore the file from a backup, or delete the folder and start again"
             )
 
 
@@ -96,21 +95,22 @@ def _read_layout(path: Path) -> dict[str, Any]:
     data = path.read_bytes()
     try:
         found = json.loads(data)
-    except ValueError:  # of the JSON, or of its encoding
+    except ValueError:  # not JSON, or not UTF-8
         found = None
     if not isinstance(found, dict):
-        came = repr(data[:40])[1:] if data else "an empty file"
+        content = repr(data[:40])[1:] if data else "an empty file"
         raise ValueError(
-            f"{path} should describe the replay's files as a JSON object, found {came}: the replay "
-            "is damaged; bring the file back or delete the folder and start again"
+            f"{path} should describe the replay files as a JSON object, found {content}: the "
+            "replay is damaged; restore the file from a backup, or delete the folder and start "
+            "again"
         )
     return found
 
 
 def _check_free_space(folder: Path, sizes: dict[Path, int]) -> None:
-    """Refuse before anything is made when the full size would not fit on the disk."""
+    """Raise OSError, before any file is made, if the full size does not fit on the disk."""
     free = shutil.disk_usage(folder).free
-    # Blocks that the files already own are not needed again (or are freed first).
+    # Blocks that the files already have are used again, or freed first.
     owned = sum(path.stat().st_blocks * 512 for path in sizes if path.exists())
     needed = sum(sizes.values())
     if needed > free + owned:
@@ -120,8 +120,8 @@ def _check_free_space(folder: Path, sizes: dict[Path, int]) -> None:
 def _no_space(folder: Path, needed: int, free: int) -> OSError:
     return OSError(
         errno.ENOSPC,
-        f"the replay needs {needed:,} bytes in {folder}, {free:,} are free: "
-        "free some space, choose another folder, or lower capacity or slack_rows",
+        f"the replay needs {needed:,} bytes in {folder}, {free:,} are free: free some space, "
+        "choose another folder, or lower capacity or slack_rows",
     )
 
 

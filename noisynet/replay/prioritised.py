@@ -15,16 +15,16 @@ from noisynet.replay.uniform import check_batch_size, nothing_to_sample
 
 
 class PrioritisedReplay:
-    """Samples transitions in proportion to p = (|δ| + ε)^α, with weights that correct for it.
+    """Samples transitions with probability ∝ (|δ| + ε)^α, and importance weights.
 
-    A transition that was never learnt from has the largest priority seen so far. Rows at which no
-    transition can be sampled have priority 0. The tree follows the store by itself; only a restore
-    of the store must go through the `restore` of this class.
+    A transition that was not sampled yet has the largest priority so far. Rows at which no
+    transition can be sampled have priority 0. The tree is updated from the store automatically, but
+    the store must be restored by the `restore` of this class.
 
     Args:
-        store: where experience is written and read.
-        alpha: how much priorities matter, from 0 (uniform) to 1.
-        epsilon: keeps transitions with δ = 0 alive.
+        store: storage of the transitions.
+        alpha: exponent of the priorities, from 0 (uniform) to 1.
+        epsilon: added to |δ|, so that no priority is 0.
     """
 
     def __init__(self, store: FrameStore, *, alpha: float = 0.6, epsilon: float = 1e-6) -> None:
@@ -36,27 +36,27 @@ class PrioritisedReplay:
         self._builder = BatchBuilder(store)
         self._tree = SumTree(store.num_envs * store.ring_rows)
         self._max_priority = 1.0
-        # [E] The bounds of the store that the tree knows of.
+        # [E] The bounds of the store at the last update of the tree.
         self._low: IntArray = np.zeros(store.num_envs, np.int64)
         self._high: IntArray = np.zeros(store.num_envs, np.int64)
 
     def __len__(self) -> int:
-        """Number of transitions that can be sampled now (counted anew: not for every step)."""
+        """Number of transitions that can be sampled; O(capacity)."""
         return self.store.count()
 
     def sample(self, batch_size: int, rng: np.random.Generator, *, beta: float) -> TransitionBatch:
-        """Draw a batch, valid until the next one: one transition from each of B equal strata.
+        """Sample a batch, one transition from each of B equal strata; valid until the next one.
 
         Weights are (N·P)^−β over their maximum in the batch; N cancels.
 
         Args:
             batch_size: number of transitions B.
-            rng: the stream of random numbers.
-            beta: how much of the bias is corrected, from 0 to 1 (annealed by the caller).
+            rng: random stream.
+            beta: exponent of the importance weights, from 0 to 1, annealed by the caller.
         """
         if not 0.0 <= beta <= 1.0:
             raise ValueError(f"beta must be in [0, 1], got {beta}")
-        self._follow()
+        self._update_bounds()
         if self._tree.total == 0.0:
             raise nothing_to_sample()
         strata = np.arange(check_batch_size(batch_size)) + rng.random(batch_size)
@@ -69,8 +69,7 @@ class PrioritisedReplay:
     def update_priorities(self, index: IntArray, td_error: npt.NDArray[np.floating[Any]]) -> None:
         """Set the priorities of sampled transitions from their TD errors.
 
-        Transitions that have left the window since are passed over; of one that comes twice, the
-        last error counts.
+        Transitions that have left the window are ignored; of a repeated one, the last error counts.
 
         Args:
             index: `TransitionBatch.index` [B].
@@ -83,10 +82,12 @@ class PrioritisedReplay:
             )
         if not np.isfinite(error).all():
             raise ValueError(f"td_error must be finite, got {error.tolist()}")
-        self._follow()  # before the maximum changes: rows come in with the one of their time
+        self._update_bounds()  # first: new rows get the maximum priority from before this update
         row, env = index // self.store.num_envs, index % self.store.num_envs
         if np.any((index < 0) | (row >= self._high[env])):
-            raise IndexError("index names transitions that were never sampled: pass batch.index")
+            raise IndexError(
+                "expected the index of a sampled batch, got other rows: pass batch.index"
+            )
         slot = self.store.rings.slots(env, row)
         known = (row >= self._low[env]) & (self._tree.leaves[slot] > 0)
         priority = (np.abs(error) + self.epsilon) ** self.alpha
@@ -94,22 +95,22 @@ class PrioritisedReplay:
         self._max_priority = max(self._max_priority, float(priority.max(initial=0.0)))
 
     def _rows(self, slot: IntArray) -> tuple[IntArray, IntArray]:
-        """Environments and rows that live in slots of the windows."""
-        env, place = slot // self.store.ring_rows, slot % self.store.ring_rows
+        """Return the environments and rows in slots of the windows."""
+        env, offset = slot // self.store.ring_rows, slot % self.store.ring_rows
         low = self._low[env]
-        row: IntArray = low + (place - low) % self.store.ring_rows
+        row: IntArray = low + (offset - low) % self.store.ring_rows
         return env, row
 
-    def _follow(self) -> None:
-        """Bring the tree to the store's present bounds: new rows in, old rows out."""
+    def _update_bounds(self) -> None:
+        """Update the tree to the current bounds of the store."""
         low, high = self.store.bounds()
         for env in np.flatnonzero((low != self._low) | (high != self._high)).tolist():
-            left = np.arange(self._low[env], min(low[env], self._high[env]))
-            self._set(env, left, np.zeros(len(left)))
-            came = np.arange(max(low[env], self._high[env]), high[env])
-            fits = self.store.can_start(np.full_like(came, env), came, low)
-            self._set(env, came, np.where(fits, self._max_priority, 0.0))
-            # Rows at the edge may have lost the first frames of their stacks.
+            old = np.arange(self._low[env], min(low[env], self._high[env]))
+            self._set(env, old, np.zeros(len(old)))
+            new = np.arange(max(low[env], self._high[env]), high[env])
+            fits = self.store.can_start(np.full_like(new, env), new, low)
+            self._set(env, new, np.where(fits, self._max_priority, 0.0))
+            # The first rows of the window may have lost frames of their stacks.
             edge = np.arange(low[env], min(low[env] + self.store.stack - 1, high[env]))
             edge = edge[~self.store.can_start(np.full_like(edge, env), edge, low)]
             self._set(env, edge, np.zeros(len(edge)))
@@ -120,8 +121,8 @@ class PrioritisedReplay:
             self._tree.set(self.store.rings.slots(np.full_like(row, env), row), priority)
 
     def state(self) -> dict[str, Any]:
-        """What `restore` needs: the state of the store, and the priorities [slots]."""
-        self._follow()
+        """Return the state of the store and the priorities [slots], for `restore`."""
+        self._update_bounds()
         return {
             "store": self.store.state(),
             "alpha": self.alpha,
@@ -131,12 +132,12 @@ class PrioritisedReplay:
         }
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Return to a state: the same random stream then draws the same batches."""
+        """Return to a state; the same random stream then samples the same batches."""
         ours = (self.alpha, self.epsilon)
         if (state["alpha"], state["epsilon"]) != ours:
             raise ValueError(
-                f"the state has alpha {state['alpha']} and epsilon {state['epsilon']}, this replay "
-                f"{ours[0]} and {ours[1]}: build the replay with those of the state"
+                f"expected a state with alpha {ours[0]} and epsilon {ours[1]}, got "
+                f"{state['alpha']} and {state['epsilon']}: make the replay with those of the state"
             )
         self.store.restore(state["store"])
         self._tree.set_all(state["priorities"])

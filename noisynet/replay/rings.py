@@ -1,4 +1,4 @@
-"""The rows of a replay: one ring for each environment, one array for each column."""
+"""The ring buffers of a replay: one per environment, with one array per column."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ IntArray: TypeAlias = npt.NDArray[np.int64]
 BoolArray: TypeAlias = npt.NDArray[np.bool_]
 Array: TypeAlias = npt.NDArray[Any]
 
-# What files take beyond their bytes: last blocks, the file system's own, and layout.json.
+# Disk space beyond the bytes of the columns: partly used blocks, and layout.json.
 _ROUNDING_BYTES = 64 * 1024
 
 
 @dataclass(frozen=True)
 class RowLayout:
-    """What one row holds: the newest frame of an observation and the transition that starts there.
+    """Layout of a row: the newest frame of an observation and the transition that starts there.
 
     Attributes:
         frame_shape: shape of one frame, e.g. `(84, 84)`.
         frame_dtype: `"uint8"` or `"float32"`.
-        num_actions: number of discrete actions; actions take one byte up to 256 of them, else two.
+        num_actions: number of discrete actions; an action takes one byte for up to 256, else two.
     """
 
     frame_shape: tuple[int, ...]
@@ -38,8 +38,8 @@ class RowLayout:
     def __post_init__(self) -> None:
         if self.frame_dtype not in ("uint8", "float32"):
             raise ValueError(
-                f"frame_dtype must be 'uint8' or 'float32', got {self.frame_dtype!r}: "
-                "convert observations before they are stored"
+                f"frame_dtype must be 'uint8' or 'float32', got {self.frame_dtype!r}: convert the "
+                "observations first"
             )
         if any(size < 1 for size in self.frame_shape):
             raise ValueError(f"frame_shape needs positive sizes, got {self.frame_shape}")
@@ -52,7 +52,7 @@ class RowLayout:
         return math.prod(self.frame_shape)
 
     def columns(self) -> dict[str, ColumnType]:
-        """Name → (dtype, values per row) of every column, in the order in which they are hashed."""
+        """Return name → (dtype, values per row) of every column, in the order of hashing."""
         action = np.uint8 if self.num_actions <= 256 else np.int16
         return {
             "frames": (np.dtype(self.frame_dtype), self.frame_items),
@@ -61,7 +61,7 @@ class RowLayout:
             "discounts": (np.dtype(np.float32), 1),
             "ages": (np.dtype(np.uint32), 1),
             "starts": (np.dtype(np.bool_), 1),
-            # Row number + 1 (0: never written), so that a restore can tell an overwritten row.
+            # Row number + 1, 0 if never written: `restore` detects overwritten rows by it.
             "serials": (np.dtype(np.uint32), 1),
         }
 
@@ -72,9 +72,9 @@ class RowLayout:
 
 
 def rows_that_fit(limit_bytes: float, layout: RowLayout) -> int:
-    """The most rows, over all environments, whose folder takes at most `limit_bytes` of disk.
+    """Return the largest number of rows, over all environments, in `limit_bytes` of disk space.
 
-    Atari rows take 7,074 bytes, so 7.2e9 bytes hold 1,017,802 rows: a capacity of 1M and 17,797
+    An Atari row has 7,074 bytes, so 7.2e9 bytes hold 1,017,802 rows: a capacity of 1M and 17,797
     rows of slack with stack 4 and n_step 1.
     """
     return max(0, int((limit_bytes - _ROUNDING_BYTES) // layout.nbytes))
@@ -83,15 +83,15 @@ def rows_that_fit(limit_bytes: float, layout: RowLayout) -> int:
 class Rings:
     """Columns of `num_envs` rings of `ring_rows` rows, in memory or memory-mapped in a folder.
 
-    Rows of an environment are numbered from 0, for ever; row r of environment e lives in slot
-    `e * ring_rows + r % ring_rows` of every column.
+    The rows of an environment are numbered from 0 and never renumbered. Row r of environment e is
+    in slot `e * ring_rows + r % ring_rows` of every column.
 
     Args:
-        layout: what one row holds.
+        layout: layout of a row.
         num_envs: number of rings.
         ring_rows: rows of each ring.
-        folder: where the files live; None keeps everything in memory.
-        preallocate: reserve the disk now (see `mapped_files.open_columns`).
+        folder: folder of the files; None for memory.
+        preallocate: reserve the disk space now (see `mapped_files.open_columns`).
     """
 
     frames: Array  # [slots, frame_items]
@@ -124,61 +124,61 @@ class Rings:
             if folder is None:
                 setattr(self, name, np.zeros(shape, dtype))
             else:
-                # A plain array: np.memmap is slower at every scalar that is read or written.
+                # A plain array: scalar access to np.memmap is slower.
                 setattr(self, name, np.frombuffer(self._maps[name], dtype).reshape(shape))
 
     def slots(self, env: IntArray, row: IntArray) -> IntArray:
-        """Where rows of environments live, for arrays that broadcast together."""
-        place: IntArray = env * self.ring_rows + row % self.ring_rows
-        return place
+        """Return the slots of rows of environments; the arrays are broadcast."""
+        slots: IntArray = env * self.ring_rows + row % self.ring_rows
+        return slots
 
     def slot(self, env: int, row: int) -> int:
-        """Where one row lives."""
+        """Return the slot of one row."""
         return env * self.ring_rows + row % self.ring_rows
 
     def by_env(self, name: str) -> Array:
-        """One column as a view [num_envs, ring_rows, ...]."""
+        """Return a view of one column [num_envs, ring_rows, ...]."""
         column: Array = getattr(self, name)
         return column.reshape(self.num_envs, self.ring_rows, *column.shape[1:])
 
-    def parts(self, name: str, env: int, start: int, stop: int) -> list[Array]:
-        """Rows `start` to `stop` of one column: one slice of the ring, or two where it wraps."""
+    def slices(self, name: str, env: int, start: int, stop: int) -> list[Array]:
+        """Return rows `start` to `stop` of one column: one slice, or two if the ring wraps."""
         ring = self.by_env(name)[env]
         first, count = start % self.ring_rows, stop - start
-        parts = [ring[first : first + count], ring[: max(0, first + count - self.ring_rows)]]
-        return [part for part in parts if len(part)]
+        slices = [ring[first : first + count], ring[: max(0, first + count - self.ring_rows)]]
+        return [rows for rows in slices if len(rows)]
 
     def bytes_of(self, env: int, start: int, stop: int) -> list[memoryview]:
-        """Bytes of rows `start` to `stop`, column after column."""
+        """Return the bytes of rows `start` to `stop`, column after column."""
         return [
-            part.data.cast("B")
+            rows.data.cast("B")
             for name in self.names
-            for part in self.parts(name, env, start, stop)
+            for rows in self.slices(name, env, start, stop)
         ]
 
     def holds(self, env: IntArray, row: IntArray) -> BoolArray:
-        """Whether each row was written and not overwritten since; [B]."""
+        """Whether each row is stored: written and not overwritten; [B]."""
         stored: BoolArray = self.serials[self.slots(env, row)] == (row + 1) % 2**32
         return stored & (row >= 0)
 
     def check_holds(self, env: int, start: int, stop: int) -> None:
-        """Raise ValueError unless all rows from `start` to `stop` are still stored."""
+        """Raise ValueError unless rows `start` to `stop` are stored."""
         rows = np.arange(start, stop)
         if not self.holds(np.full_like(rows, env), rows).all():
             raise ValueError(
                 f"rows {start} to {stop} of environment {env} are not all stored: they were "
-                "overwritten, or never written here; use a newer state, more slack_rows, or the "
-                "folder that belongs to the state"
+                "overwritten or never written; use a newer state, more slack_rows, or the folder "
+                "of the state"
             )
 
     def blank(self, slot: int) -> None:
-        """Make a row start nothing, with every byte of the transition zero."""
+        """Clear the transition of a row."""
         self.starts[slot] = False
         self.actions[slot] = 0
         self.rewards[slot] = 0.0
         self.discounts[slot] = 0.0
 
     def flush(self) -> None:
-        """Return once every written row is on disk (msync); nothing to do in memory."""
+        """Sync the files (msync)."""
         for mapped in self._maps.values():
             mapped.flush()

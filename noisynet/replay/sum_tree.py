@@ -1,4 +1,4 @@
-"""A binary tree of sums, for draws in proportion to priorities (Schaul et al. 2016, B.2.1)."""
+"""A sum tree, for sampling in proportion to priorities (Schaul et al. 2016, B.2.1)."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ DoubleArray = npt.NDArray[np.float64]
 
 
 class SumTree:
-    """Non-negative float64 leaves, and above each pair of nodes their sum.
+    """A binary tree whose leaves are non-negative float64 and whose nodes are sums.
 
-    Node 1 is the root, nodes 2k and 2k + 1 are below node k. A node is always the sum of the two
-    below it and never changed by differences, so the tree is a function of its leaves alone:
-    restoring the leaves restores every bit.
+    Node 1 is the root; the children of node k are 2k and 2k + 1. A node is always computed as the
+    sum of its children, never by a difference, so the tree is a function of its leaves: restoring
+    the leaves restores every bit.
 
     Args:
         size: number of leaves.
@@ -34,16 +34,16 @@ class SumTree:
 
     @property
     def leaves(self) -> DoubleArray:
-        """The leaves [size], as a view to read."""
+        """The leaves [size], a read-only view."""
         view = self._nodes[self._first : self._first + self.size]
         view.flags.writeable = False
         return view
 
     def set(self, leaf: IntArray, value: DoubleArray | float) -> None:
-        """Set leaves [K] to values [K]; where a leaf comes twice, its last value counts."""
+        """Set leaves [K] to values [K]; of a repeated leaf, the last value counts."""
         node = leaf + self._first
         self._nodes[node] = value
-        if len(node) * self._levels > self._first:  # cheaper to sum everything again
+        if len(node) * self._levels > self._first:  # cheaper to sum the whole tree
             self._sum_all()
             return
         for _ in range(self._levels):
@@ -51,14 +51,14 @@ class SumTree:
             self._nodes[node] = self._nodes[2 * node] + self._nodes[2 * node + 1]
 
     def set_all(self, values: DoubleArray) -> None:
-        """Set every leaf, values being [size]."""
+        """Set all leaves to values [size]."""
         self._nodes[self._first : self._first + self.size] = values
         self._sum_all()
 
     def find(self, mass: DoubleArray) -> IntArray:
-        """The leaf at which the running sum of the leaves first exceeds each mass [K].
+        """Return the first leaf at which the cumulative sum exceeds each mass [K].
 
-        Never a leaf of 0, whatever the rounding; some leaf must be positive.
+        Never a leaf of 0, even after rounding; at least one leaf must be positive.
         """
         node = np.ones(len(mass), np.int64)
         mass = mass.copy()

@@ -12,10 +12,10 @@ from noisynet.replay.transitions import BatchBuilder, TransitionBatch
 
 
 class UniformReplay:
-    """Samples every transition of a store's windows with the same probability, with replacement.
+    """Samples all transitions with equal probability, with replacement.
 
     Args:
-        store: where experience is written and read.
+        store: storage of the transitions.
     """
 
     def __init__(self, store: FrameStore) -> None:
@@ -23,24 +23,24 @@ class UniformReplay:
         self._builder = BatchBuilder(store)
 
     def __len__(self) -> int:
-        """Number of transitions that can be sampled now (counted anew: not for every step)."""
+        """Number of transitions that can be sampled; O(capacity)."""
         return self.store.count()
 
     def sample(self, batch_size: int, rng: np.random.Generator) -> TransitionBatch:
-        """Draw a batch, valid until the next one.
+        """Sample a batch, valid until the next one.
 
         Args:
             batch_size: number of transitions B.
-            rng: the stream of random numbers; the batch is a function of its state and the store.
+            rng: random stream; the batch is a function of its state and the store.
 
         Raises:
-            ValueError: when the store has no complete transition yet.
+            ValueError: the store has no complete transition yet.
         """
         env, row = self._draw(check_batch_size(batch_size), rng)
         return self._builder.build(env, row, np.ones(batch_size, np.float32))
 
     def _draw(self, batch_size: int, rng: np.random.Generator) -> tuple[IntArray, IntArray]:
-        """Environments and rows of transitions, exactly uniform: draw any row, redraw misfits."""
+        """Sample environments and rows, exactly uniformly, by rejection."""
         low, high = self.store.bounds()
         ends = np.cumsum(high - low)
         env, row = np.empty(batch_size, np.int64), np.empty(batch_size, np.int64)
@@ -48,7 +48,7 @@ class UniformReplay:
         if ends[-1] == 0:
             raise nothing_to_sample()
         while len(missing):
-            number = rng.integers(ends[-1], size=len(missing))  # among the rows of all windows
+            number = rng.integers(ends[-1], size=len(missing))  # among all windows
             at = np.searchsorted(ends, number, side="right")
             env[missing] = at
             row[missing] = number - ends[at] + high[at]
@@ -59,24 +59,24 @@ class UniformReplay:
         return env, row
 
     def state(self) -> dict[str, Any]:
-        """What `restore` needs: the state of the store."""
+        """Return the state of the store, for `restore`."""
         return {"store": self.store.state()}
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Return to a state: the same random stream then draws the same batches."""
+        """Return to a state; the same random stream then samples the same batches."""
         self.store.restore(state["store"])
 
 
 def check_batch_size(batch_size: int) -> int:
-    """The batch size itself, or ValueError."""
+    """Return the batch size, or raise ValueError if it is not positive."""
     if batch_size < 1:
         raise ValueError(f"batch_size must be at least 1, got {batch_size}")
     return batch_size
 
 
 def nothing_to_sample() -> ValueError:
-    """The error for a replay without any complete transition."""
+    """Return the error for a replay without a complete transition."""
     return ValueError(
-        "the replay holds no complete transition yet: append steps (at least n_step of them, or a "
-        "whole episode) before sampling"
+        "the replay has no complete transition yet: append at least n_step steps, or a whole "
+        "episode, before sampling"
     )

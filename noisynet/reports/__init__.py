@@ -22,9 +22,8 @@ __all__ = ["ReportError", "ReportSummary", "print_paper", "write_report"]
 __getattr__ = lazy_attributes(
     __name__,
     {
-        "ReportError": "load_runs",
-        "ReportSummary": "report",
-        "print_paper": "paper_tables",
-        "write_report": "report",
+        "load_runs": ["ReportError"],
+        "paper_tables": ["print_paper"],
+        "report": ["ReportSummary", "write_report"],
     },
 )

@@ -22,7 +22,8 @@ from noisynet.reports.load_metrics import (
     read_timing,
 )
 from noisynet.reports.scores import Floats
-from noisynet.runs import RunError, RunFolder, find_run_folders, flatten_config
+from noisynet.runs import RunError, RunFolder, find_run_folders
+from noisynet.runs.encoding import flatten
 
 FAMILY_TITLES: Final = {
     "atari": "Atari",
@@ -43,6 +44,7 @@ _NOT_SETTINGS: Final = (
     "max_episode_frames",
     "checkpoint_period_frames",
     "log_period_steps",
+    "threads",
 )
 
 
@@ -262,4 +264,4 @@ def _checked_config(folder: RunFolder) -> dict[str, Any]:
 def _settings(config: Mapping[str, Any]) -> dict[str, str]:
     """The settings that define the agent, by dotted key."""
     settings = {key: value for key, value in config.items() if key not in _NOT_SETTINGS}
-    return {key: json.dumps(value) for key, value in flatten_config(settings)}
+    return {key: json.dumps(value) for key, value in flatten(settings).items()}

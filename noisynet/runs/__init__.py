@@ -1,4 +1,4 @@
-"""Runs that survive: the run folder, its lock, metrics, traces, checkpoints. Needs no torch."""
+"""Run folders: lock, status, metrics, traces and checkpoints. Imports without torch."""
 
 from __future__ import annotations
 
@@ -15,17 +15,18 @@ from noisynet.runs.lock import EXIT_LOCKED, Owner, RunLock, RunLocked
 from noisynet.runs.metrics import MetricsLog, read_metrics
 from noisynet.runs.segments import SegmentHashes
 from noisynet.runs.store import (
+    CHANGEABLE_SETTINGS,
     Difference,
     RunFolder,
     RunMismatch,
-    RunState,
+    RunStatus,
     compare_configs,
     find_run_folders,
-    flatten_config,
 )
 from noisynet.runs.traces import Trace, TraceFile, list_traces, read_traces, write_traces
 
 __all__ = [
+    "CHANGEABLE_SETTINGS",
     "EXIT_LOCKED",
     "Checkpoint",
     "CheckpointMismatch",
@@ -39,7 +40,7 @@ __all__ = [
     "RunLock",
     "RunLocked",
     "RunMismatch",
-    "RunState",
+    "RunStatus",
     "SegmentHashes",
     "Skipped",
     "StorageError",
@@ -47,7 +48,6 @@ __all__ = [
     "TraceFile",
     "compare_configs",
     "find_run_folders",
-    "flatten_config",
     "list_traces",
     "load_newest",
     "read_metrics",

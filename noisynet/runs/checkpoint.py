@@ -1,8 +1,8 @@
-"""Checkpoints that are whole or absent, in at least two generations, without pickle.
+"""Atomic checkpoints in at least two generations, without pickle.
 
-`checkpoints/<step>/` holds tensors.safetensors, state.json and manifest.json. It is written under
-a temporary name, synced and renamed, so a directory under its final name was once complete; what
-has happened to it since, the manifest's SHA-256 sums tell.
+`checkpoints/<step>/` has tensors.safetensors, state.json and manifest.json. It is written under a
+temporary name, synced and renamed, so a directory with its final name was complete once. The
+SHA-256 sums in the manifest detect later damage.
 """
 
 from __future__ import annotations
@@ -43,24 +43,24 @@ __all__ = [
 
 _TENSORS, _STATE, _MANIFEST = "tensors.safetensors", "state.json", "manifest.json"
 _GENERATION = re.compile(r"\d{12,}")
-# What reading a file of a damaged directory meets; anything else is the disk's refusal to be read.
+# Errors of reading a damaged directory. Any other means that the disk cannot be read.
 _DAMAGE = (errno.ENOENT, errno.EIO, errno.EISDIR, errno.ENOTDIR)
 
 
 class NoUsableCheckpoint(RunError):  # noqa: N818 - says what happened
-    """There are checkpoints but none verifies; starting afresh is left to the user."""
+    """There are checkpoints but none verifies; the user decides whether to start again."""
 
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """Everything a run needs to go on from `step`.
+    """Everything that resuming from `step` needs.
 
     Attributes:
         step: Step of the run.
-        tensors: Tensors by name, on any device; they come back on the CPU, with the same dtype,
-            shape and bits, each with memory of its own. The order of names is not kept.
-        state: All else, JSON-able: integers of any size, non-finite floats and nested lists come
-            back equal, tuples come back as lists.
+        tensors: Tensors by name, on any device. They are loaded to the CPU with the same dtype,
+            shape and bits, each with its own memory. The order of names is not kept.
+        state: Everything else, JSON-able. Integers of any size, non-finite floats and nested lists
+            are loaded unchanged, tuples as lists.
     """
 
     step: int
@@ -74,7 +74,7 @@ class Skipped:
 
     Attributes:
         step: Its step.
-        path: Where it lies now.
+        path: Its current path.
         reason: What is wrong with it, in one sentence.
     """
 
@@ -91,27 +91,26 @@ def save_checkpoint(
     identity: Mapping[str, Any],
     keep: int = 2,
 ) -> Path:
-    """Writes a checkpoint; when this returns, the disk has it. The caller holds the run's lock.
+    """Write and sync a checkpoint, then remove all but the newest `keep` that verify.
 
-    Then generations before the newest `keep` that verify are removed. A step saved again replaces
-    the one before.
+    The caller holds the run's lock. A checkpoint of the same step is replaced.
 
     Args:
         folder: The run's `checkpoints/`; made if missing.
         checkpoint: What to write.
-        schema: Version of what the tensors and the state mean.
-        identity: What a run must have in common with this checkpoint to use it.
+        schema: Version of the tensors and the state.
+        identity: What a run and its checkpoints have in common.
         keep: Generations to keep, at least 2.
 
     Returns:
         The checkpoint's directory.
 
     Raises:
-        StorageError: The disk refused; earlier checkpoints are untouched.
-        ValueError: A newer checkpoint than this one exists, or an argument is out of range.
+        StorageError: The write failed; earlier checkpoints are not changed.
+        ValueError: A newer checkpoint exists, or an argument is out of range.
     """
     if keep < 2:
-        raise ValueError(f"keep must be at least 2, or a bad disk block ends the run; got {keep}")
+        raise ValueError(f"expected keep ≥ 2, in case one checkpoint is damaged, got {keep}")
     folder, target = Path(folder), _path(Path(folder), checkpoint.step)
     files = {_TENSORS: _pack(checkpoint.tensors), _STATE: encode_state(checkpoint.state)}
     records = {name: FileRecord.of(data) for name, data in files.items()}
@@ -119,9 +118,9 @@ def save_checkpoint(
     with storage_errors("write the checkpoint", target):
         folder.mkdir(parents=True, exist_ok=True)
         _clear_up(folder)
-        _refuse_to_go_back(folder, checkpoint.step)
+        _check_newest(folder, checkpoint.step)
         _write_directory(target, files)
-    with suppress(OSError, StorageError):  # the checkpoint is safe; the next save prunes again
+    with suppress(OSError, StorageError):  # the checkpoint is written; the next call prunes again
         _prune(folder, keep)
     return target
 
@@ -129,22 +128,22 @@ def save_checkpoint(
 def load_newest(
     folder: Path | str, *, schema: str, identity: Mapping[str, Any], repair: bool = True
 ) -> tuple[Checkpoint | None, list[Skipped]]:
-    """The newest checkpoint that verifies, and what was skipped on the way to it.
+    """Load the newest checkpoint that verifies.
 
     Args:
         folder: The run's `checkpoints/`.
         schema: As given to `save_checkpoint`.
         identity: As given to `save_checkpoint`.
-        repair: Renames each corrupt checkpoint to `<step>.corrupt` and clears left-overs away.
-            The caller must then hold the run's lock; a mere reader passes False.
+        repair: Rename each corrupt checkpoint to `<step>.corrupt` and remove temporary files. The
+            caller then holds the run's lock; a reader passes False.
 
     Returns:
-        The checkpoint, or None where none was ever written; and the skipped ones, newest first.
+        The checkpoint, or None if none was ever written; and the skipped ones, newest first.
 
     Raises:
-        NoUsableCheckpoint: There are or were checkpoints, but none verifies.
-        CheckpointMismatch: The checkpoint is sound but of another run; both sides are named.
-        StorageError: The disk refused to be read.
+        NoUsableCheckpoint: There are checkpoints, but none verifies.
+        CheckpointMismatch: The checkpoint belongs to another run or version.
+        StorageError: The disk cannot be read.
     """
     folder = Path(folder)
     skipped: list[Skipped] = []
@@ -155,15 +154,17 @@ def load_newest(
         try:
             return _read(path, schema, identity), skipped
         except CorruptCheckpoint as error:
-            if not repair and not path.exists():  # pruned by the run's owner: there is a newer one
+            if (
+                not repair and not path.exists()
+            ):  # pruned by the owner of the lock: there is a newer one
                 return load_newest(folder, schema=schema, identity=identity, repair=False)
-            moved = _set_aside(path) if repair else path
+            moved = _mark_corrupt(path) if repair else path
             skipped.append(Skipped(int(path.name), moved, f"{error}."))
     if skipped or any(".corrupt" in path.name for path in _entries(folder)):
-        told = [f"  {entry.path}: {entry.reason}" for entry in skipped]
+        reasons = [f"  {entry.path}: {entry.reason}" for entry in skipped]
         raise NoUsableCheckpoint(
-            "\n".join([f"{folder} holds checkpoints, but none is usable:", *told])
-            + "\nrestore one from a copy, or move the run folder away to start afresh"
+            "\n".join([f"{folder} has checkpoints, but none is usable:", *reasons])
+            + "\nrestore one from a backup, or move the run folder away to start again"
         )
     return None, []
 
@@ -175,13 +176,13 @@ def _path(folder: Path, step: int) -> Path:
 
 
 def _generations(folder: Path) -> list[Path]:
-    """Checkpoints under their final names, newest first."""
+    """Return the checkpoints with their final names, newest first."""
     named = [path for path in _entries(folder) if _GENERATION.fullmatch(path.name)]
     return sorted(named, key=lambda path: int(path.name), reverse=True)
 
 
 def _entries(folder: Path) -> list[Path]:
-    """All that `folder` holds; nothing where it was never made."""
+    """Return the entries of `folder`; none if it does not exist."""
     with storage_errors("list", folder):
         try:
             return list(folder.iterdir())
@@ -189,12 +190,12 @@ def _entries(folder: Path) -> list[Path]:
             return []
 
 
-def _refuse_to_go_back(folder: Path, step: int) -> None:
+def _check_newest(folder: Path, step: int) -> None:
     newest = _generations(folder)[:1]
     if newest and int(newest[0].name) > step:
         raise ValueError(
-            f"{folder} already holds step {int(newest[0].name)}, and {step} is before it; "
-            "load the newest checkpoint and go on from there, or choose another --out or --name"
+            f"{folder} already has step {int(newest[0].name)}, which is after {step}; resume from "
+            "the newest checkpoint, or choose another --out or --name"
         )
 
 
@@ -211,7 +212,7 @@ def _pack(tensors: Mapping[str, torch.Tensor]) -> bytes:
             raise ValueError("safetensors reserves the name '__metadata__'; rename that tensor")
         if tensor.layout is not torch.strided:
             raise ValueError(f"tensor {name!r} is {tensor.layout}; use .to_dense() first")
-        # A copy each: safetensors refuses views and tensors that share memory.
+        # A copy of each: safetensors rejects views and tensors that share memory.
         whole = tensor.detach().resolve_conj().resolve_neg().to("cpu")
         packed[name] = whole.clone(memory_format=torch.contiguous_format)
     return save(packed)
@@ -225,7 +226,7 @@ def _write_directory(target: Path, files: Mapping[str, bytes]) -> None:
         for name, data in files.items():
             write_synced(temporary / name, data)
         sync_directory(temporary)
-        if target.exists():  # a directory cannot be renamed onto one; _clear_up undoes half of this
+        if target.exists():  # rename cannot replace a directory; _clear_up undoes half of this
             target.rename(replaced)
         temporary.rename(target)
         sync_directory(target.parent)
@@ -239,7 +240,7 @@ def _write_directory(target: Path, files: Mapping[str, bytes]) -> None:
 
 
 def _clear_up(folder: Path) -> None:
-    """Finishes or undoes what a killed process was doing in `folder`."""
+    """Finish or undo what a killed process was doing in `folder`."""
     for replaced in folder.glob(".*.old-*"):
         target = folder / replaced.name[1:].partition(".old-")[0]
         if target.exists():
@@ -251,11 +252,11 @@ def _clear_up(folder: Path) -> None:
 
 
 def _prune(folder: Path, keep: int) -> None:
-    """Removes all before the newest `keep` that verify; a corrupt one among them is no loss."""
+    """Remove all but the newest `keep` that verify; corrupt ones do not count."""
     verified = 0
     for path in _generations(folder):
         if verified >= keep:
-            # Renamed first: a kill half-way must not leave a half directory under a final name.
+            # Renamed first, so that a kill leaves no incomplete directory with a final name.
             doomed = temporary_name(path)
             path.rename(doomed)
             shutil.rmtree(doomed)
@@ -277,8 +278,8 @@ def _read(path: Path, schema: str, identity: Mapping[str, Any]) -> Checkpoint:
     manifest.check_belongs(schema, identity)
     files = _read_files(path, manifest)
     try:
-        # Copies, because the reader's own are not aligned as torch aligns its memory, and kernels
-        # may round differently on memory that is not.
+        # Copies, because safetensors does not align tensors as torch does, and kernels may round
+        # differently on unaligned memory.
         tensors = {name: tensor.clone() for name, tensor in load(files[_TENSORS]).items()}
         state = decode_state(files[_STATE])
     except (SafetensorError, ValueError, KeyError) as error:
@@ -294,7 +295,7 @@ def _read_manifest(path: Path) -> Manifest:
 
 
 def _read_files(path: Path, manifest: Manifest) -> dict[str, bytes]:
-    """The recorded files, each checked; they must be the two that a checkpoint has."""
+    """Read and check the two files of a checkpoint."""
     files = {name: _read_file(path / name) for name in (_TENSORS, _STATE)}
     for name, data in files.items():
         if name not in manifest.files:
@@ -314,8 +315,8 @@ def _read_file(path: Path) -> bytes:
             raise CorruptCheckpoint(f"{path.name} cannot be read ({reason})") from error
 
 
-def _set_aside(path: Path) -> Path:
-    """Renames a corrupt checkpoint, never over an earlier one; where refused, leaves it."""
+def _mark_corrupt(path: Path) -> Path:
+    """Rename a corrupt checkpoint, without replacing another; return its path."""
     aside, count = path.with_name(f"{path.name}.corrupt"), 1
     while aside.exists():
         count += 1

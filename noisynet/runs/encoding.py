@@ -1,4 +1,4 @@
-"""JSON that is the same bytes for the same values, and that refuses what it cannot give back."""
+"""Deterministic JSON: equal values are equal bytes, and everything decodes to what it was."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["decode", "decode_state", "encode", "encode_state"]
+__all__ = ["decode", "decode_state", "encode", "encode_state", "flatten"]
 
 _NON_FINITE = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
 
 
 def encode(value: Any, *, indent: int | None = None) -> bytes:
-    """Standard JSON in ASCII, keys in insertion order; `decode` gives the values back.
+    """Encode as standard JSON in ASCII, with keys in insertion order.
 
-    JSON has no word for a non-finite number, so these are written as the texts "nan", "inf" and
-    "-inf"; the same three as texts are refused, or reading could not tell them apart.
+    JSON has no non-finite numbers. They are written as the strings "nan", "inf" and "-inf"; these
+    three strings themselves are therefore rejected.
 
     Raises:
-        TypeError: A value or key that JSON would refuse or change, with its place.
-        ValueError: One of the three reserved texts, with its place.
+        TypeError: JSON would reject or change a value or key; the message has its path.
+        ValueError: A value is one of the reserved strings; the message has its path.
     """
     return _dump(_spell_non_finite(_plain(value, "")), indent)
 
@@ -33,12 +33,12 @@ def decode(data: bytes | str) -> Any:
 
 
 def encode_state(value: Any) -> bytes:
-    """JSON with Python's own NaN and Infinity, for files only this package reads.
+    """Encode as JSON with Python's NaN and Infinity, for files that only this package reads.
 
-    Any text may occur, and integers keep all their digits (a PCG64 state has 128 bits).
+    Any string is allowed, and integers keep all digits (a PCG64 state has 128 bits).
 
     Raises:
-        TypeError: A value or key that JSON would refuse or change, with its place.
+        TypeError: JSON would reject or change a value or key; the message has its path.
     """
     return _dump(_plain(value, ""), None)
 
@@ -48,14 +48,24 @@ def decode_state(data: bytes | str) -> Any:
     return json.loads(data)
 
 
+def flatten(value: Any, prefix: str = "") -> dict[str, Any]:
+    """Return the leaves of nested mappings by dotted key; an empty mapping is a leaf."""
+    if not isinstance(value, dict) or not value:
+        return {prefix: value}
+    flat: dict[str, Any] = {}
+    for key, item in value.items():
+        flat |= flatten(item, f"{prefix}.{key}" if prefix else key)
+    return flat
+
+
 def _dump(value: Any, indent: int | None) -> bytes:
-    # ASCII escapes keep any text, even a file name that is not valid UTF-8, on one line.
+    # ASCII escapes keep any string on one line, even a file name that is not valid UTF-8.
     separators = (",", ":") if indent is None else None
     return json.dumps(value, ensure_ascii=True, indent=indent, separators=separators).encode()
 
 
 def _plain(value: Any, where: str) -> Any:
-    """Copies `value` as dicts, lists and Python scalars; tuples become lists."""
+    """Copy `value` as dicts, lists and Python scalars; tuples become lists."""
     if isinstance(value, np.bool_ | np.integer | np.floating):
         value = value.item()
     if value is None or isinstance(value, str | bool | int | float):
@@ -63,13 +73,13 @@ def _plain(value: Any, where: str) -> Any:
     if isinstance(value, Mapping):
         for key in value:
             if not isinstance(key, str):  # json would turn 1 into "1" and never turn it back
-                raise TypeError(f"{_place(where)}: keys must be text, got {key!r}; use str(key)")
+                raise TypeError(f"{_path(where)}: keys must be strings, got {key!r}; use str(key)")
         return {key: _plain(item, f"{where}.{key}") for key, item in value.items()}
     if isinstance(value, list | tuple):
         return [_plain(item, f"{where}[{index}]") for index, item in enumerate(value)]
     raise TypeError(
-        f"{_place(where)}: expected None, text, numbers, lists and mappings, got "
-        f"{type(value).__name__}; convert it first (arrays and tensors belong in a tensor file)"
+        f"{_path(where)}: expected None, strings, numbers, lists and mappings, got "
+        f"{type(value).__name__}; convert it first, or store it as a tensor"
     )
 
 
@@ -78,8 +88,8 @@ def _spell_non_finite(value: Any, where: str = "") -> Any:
         return "nan" if math.isnan(value) else "inf" if value > 0 else "-inf"
     if isinstance(value, str) and value in _NON_FINITE:
         raise ValueError(
-            f"{_place(where)}: the text {value!r} is reserved for the number; "
-            "pass the float, or another text"
+            f"{_path(where)}: the string {value!r} is reserved for the number; pass the float, or "
+            "another string"
         )
     if isinstance(value, dict):
         return {key: _spell_non_finite(item, f"{where}.{key}") for key, item in value.items()}
@@ -98,5 +108,5 @@ def _restore_non_finite(value: Any) -> Any:
     return value
 
 
-def _place(where: str) -> str:
+def _path(where: str) -> str:
     return where.removeprefix(".") or "value"

@@ -1,4 +1,4 @@
-"""Bytes that reach the disk whole or not at all, and errors that say what the disk refused."""
+"""Atomic writes, and errors that say what could not be written and what to do."""
 
 from __future__ import annotations
 
@@ -34,19 +34,19 @@ _WHAT_TO_DO = {
 
 
 class RunError(Exception):
-    """Anything that stops a run folder from being used; the message is meant for the user."""
+    """A run folder cannot be used; the message is meant for the user."""
 
 
 class RunDamaged(RunError):  # noqa: N818 - says what happened
-    """A file of the run folder does not hold what was written to it."""
+    """A file in the run folder is not what was written to it."""
 
 
 class StorageError(RunError):
-    """The disk refused: full, read-only, over quota, not permitted, failing.
+    """The disk is full, read-only, over quota, not permitted or failing.
 
     Attributes:
-        errno: The operating system's number for the refusal, as in `OSError.errno`.
-        path: The file or folder that was being written or read.
+        errno: Error number, as in `OSError.errno`.
+        path: File or folder that could not be written or read.
     """
 
     errno: int | None = None
@@ -54,20 +54,20 @@ class StorageError(RunError):
 
     @classmethod
     def from_os_error(cls, doing: str, path: Path, error: OSError) -> StorageError:
-        """Words `error`, met while `doing` something to `path`."""
+        """Make the error for an `OSError` raised while `doing` something to `path`."""
         reason = os.strerror(error.errno) if error.errno is not None else str(error)
         advice = _WHAT_TO_DO.get(error.errno or 0, "check that the folder exists and is writable")
-        told = cls(
+        made = cls(
             f"cannot {doing} {path}: {reason} (errno {error.errno}); {advice}, then give the same "
-            "command again: it continues from the last good checkpoint"
+            "command again to resume from the last good checkpoint"
         )
-        told.errno, told.path = error.errno, path
-        return told
+        made.errno, made.path = error.errno, path
+        return made
 
 
 @contextmanager
 def storage_errors(doing: str, path: Path) -> Iterator[None]:
-    """Turns any `OSError` of the block into a `StorageError` about `doing` something to `path`."""
+    """Turn an `OSError` in the block into a `StorageError` about `doing` something to `path`."""
     try:
         yield
     except OSError as error:
@@ -75,14 +75,14 @@ def storage_errors(doing: str, path: Path) -> Iterator[None]:
 
 
 def temporary_name(path: Path) -> Path:
-    """A hidden name beside `path`, on the same file system, so that renaming it is atomic."""
+    """Return a hidden name beside `path`: on the same file system, so that renaming is atomic."""
     return path.with_name(f".{path.name}.tmp-{os.getpid()}")
 
 
 def remove_temporaries(folder: Path) -> None:
-    """Removes what a killed process left under `temporary_name`s in `folder`.
+    """Remove what a killed process left under `temporary_name`s in `folder`.
 
-    Only the process that holds the run's lock may call this: another's may still be in use.
+    Call this only with the run's lock: another process may still be writing.
     """
     for left_over in folder.glob(".*.tmp-*"):
         if left_over.is_dir():
@@ -93,7 +93,7 @@ def remove_temporaries(folder: Path) -> None:
 
 
 def write_all(descriptor: int, data: bytes, offset: int = 0) -> None:
-    """Writes all of `data` at `offset`; a short write, as before a full disk, is carried on."""
+    """Write all of `data` at `offset`, in several writes if the system splits it."""
     view = memoryview(data)
     while view:
         written = os.pwrite(descriptor, view, offset)
@@ -101,7 +101,7 @@ def write_all(descriptor: int, data: bytes, offset: int = 0) -> None:
 
 
 def write_synced(path: Path, data: bytes) -> None:
-    """Writes a new file and waits until the disk has it. Raises plain `OSError`."""
+    """Write a new file and sync it. Raises plain `OSError`."""
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o666)
     try:
         write_all(descriptor, data)
@@ -111,7 +111,7 @@ def write_synced(path: Path, data: bytes) -> None:
 
 
 def sync_directory(path: Path) -> None:
-    """Waits until the disk has the names in `path`: a rename is only durable after this."""
+    """Sync the names in a directory: a rename is durable only after this."""
     descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(descriptor)
@@ -120,10 +120,10 @@ def sync_directory(path: Path) -> None:
 
 
 def write_atomically(path: Path, data: bytes) -> None:
-    """Replaces `path` by `data`: at every moment a reader finds the old content or the new.
+    """Replace the content of `path`; a reader always finds either the old or the new content.
 
     Raises:
-        StorageError: The disk refused; `path` holds the old content or the new, whole.
+        StorageError: The write failed; `path` has the old or the new content, whole.
     """
     temporary = temporary_name(path)
     with storage_errors("write", path):

@@ -1,4 +1,4 @@
-"""One writer per run folder: a lock that the kernel frees when its owner ends in any way."""
+"""One writer per run folder: a lock that the kernel releases when its owner exits or dies."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ class Owner:
     """The process that holds, or held, the lock of a run folder.
 
     Attributes:
-        pid: Its process id, on its own host.
-        host: Name of the machine it runs on.
-        since: When it took the lock, ISO 8601 in UTC.
+        pid: Process id, on its own host.
+        host: Name of the machine.
+        since: Time at which it took the lock, ISO 8601 in UTC.
     """
 
     pid: int
@@ -43,20 +43,19 @@ class Owner:
 
 
 class RunLocked(RunError):  # noqa: N818 - says what happened
-    """Another process writes to this run folder; `owner` names it where it has said so."""
+    """The run folder is locked by another process; `owner` names it if it is known."""
 
     owner: Owner | None = None
 
 
 class RunLock:
-    """The right to write to one run folder, until `release` or the end of a `with` block.
+    """The lock of a run folder, held until `release` or the end of a `with` block.
 
-    The kernel holds the lock and frees it when the process ends in any way. A file beside it only
-    tells others who the owner is; a clean release removes it, so that a new owner who finds one
-    knows that the last was killed.
+    The kernel releases the lock when the process exits or dies. A file beside it names the owner. A
+    clean release removes that file, so a new owner that finds one knows that the last was killed.
 
     Attributes:
-        note: A sentence about the killed process whose lock this one took over, else None.
+        note: A message about the killed process whose lock was taken over, else None.
     """
 
     def __init__(self, path: Path) -> None:
@@ -64,7 +63,7 @@ class RunLock:
 
         self.path = path
         self.note: str | None = None
-        # A soft lock would outlive a killed owner, so a file system without flock is refused.
+        # A soft lock would outlive a killed owner, so file systems without flock are not supported.
         self._lock = filelock.FileLock(
             path,
             blocking=False,
@@ -75,7 +74,7 @@ class RunLock:
             try:
                 self._lock.acquire()
             except filelock.Timeout:
-                raise _refusal(path) from None
+                raise _locked(path) from None
             try:
                 self._sign()
             except BaseException:
@@ -90,16 +89,16 @@ class RunLock:
             owner = read_owner(self.path)
             self.note = (
                 f"took over the lock of {self.path.parent} from "
-                f"{owner or 'a process that did not sign it'}, which ended without releasing it"
+                f"{owner or 'an unknown process'}, which ended without releasing it"
             )
         since = datetime.now(UTC).isoformat(timespec="seconds")
         signature = {"pid": os.getpid(), "host": socket.gethostname(), "since": since}
         signed.write_bytes(encode(signature) + b"\n")
 
     def release(self) -> None:
-        """Gives the lock back; a second call does nothing."""
+        """Release the lock; a second call does nothing."""
         if self._lock.is_locked:
-            with suppress(OSError):  # unsigned on a full or read-only disk: still released below
+            with suppress(OSError):  # a full or read-only disk: the lock is still released below
                 if (signed := signature_path(self.path)).exists():
                     signed.unlink()
             self._lock.release()
@@ -116,23 +115,23 @@ class RunLock:
         self.release()
 
 
-def _refusal(path: Path) -> RunLocked:
+def _locked(path: Path) -> RunLocked:
     owner = None
     for _ in range(20):  # the owner signs just after it takes the lock
         owner = read_owner(path)
         if owner is not None:
             break
         time.sleep(0.01)
-    refused = RunLocked(
-        f"{path.parent} is being written by {owner or 'another process'}; "
+    error = RunLocked(
+        f"{path.parent} is locked by {owner or 'another process'}; "
         "wait until it ends, stop it, or choose another --out or --name"
     )
-    refused.owner = owner
-    return refused
+    error.owner = owner
+    return error
 
 
 def read_owner(path: Path) -> Owner | None:
-    """Who signed for the lock file, killed or not; None where nobody did."""
+    """Return the last owner of a lock, alive or not; None if it is not known."""
     try:
         return Owner(**decode(signature_path(path).read_bytes()))
     except (OSError, ValueError, TypeError):
@@ -140,5 +139,5 @@ def read_owner(path: Path) -> Owner | None:
 
 
 def signature_path(path: Path) -> Path:
-    """Where the owner of a lock file signs: beside it, as taking the lock may empty the file."""
+    """Return the path of the file that names the owner; taking the lock may empty the lock file."""
     return path.with_suffix(".owner")

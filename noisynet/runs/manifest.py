@@ -1,4 +1,4 @@
-"""What a checkpoint says about itself: whose it is, and the SHA-256 of each of its files."""
+"""The manifest of a checkpoint: the run that it belongs to, and the SHA-256 of its files."""
 
 from __future__ import annotations
 
@@ -13,14 +13,18 @@ from noisynet.runs.files import RunError
 __all__ = ["CheckpointMismatch", "CorruptCheckpoint", "FileRecord", "Manifest"]
 
 _FORMAT = 1
+_OTHER_VERSION = (
+    "resume the run with the version that started it, or start a new run with another --out or "
+    "--name"
+)
 
 
 class CheckpointMismatch(RunError):  # noqa: N818 - says what happened
-    """A sound checkpoint, but of another agent, environment or schema than this run's."""
+    """An intact checkpoint, but of another run or of another version of noisynet."""
 
 
 class CorruptCheckpoint(RunError):  # noqa: N818 - says what happened
-    """A checkpoint's files are not what was written; the message is one sentence."""
+    """The files of a checkpoint are not what was written; the message is one sentence."""
 
 
 @dataclass(frozen=True)
@@ -32,11 +36,11 @@ class FileRecord:
 
     @classmethod
     def of(cls, data: bytes) -> FileRecord:
-        """The record of a file that holds `data`."""
+        """Return the record of a file with content `data`."""
         return cls(len(data), hashlib.sha256(data).hexdigest())
 
     def check(self, name: str, data: bytes) -> None:
-        """Raises `CorruptCheckpoint` unless file `name` still holds what was recorded."""
+        """Raise `CorruptCheckpoint` unless `data`, read from file `name`, is what was recorded."""
         if len(data) != self.size:
             raise CorruptCheckpoint(f"{name} has {len(data)} bytes instead of {self.size}")
         if hashlib.sha256(data).hexdigest() != self.sha256:
@@ -48,10 +52,10 @@ class Manifest:
     """The content of manifest.json.
 
     Attributes:
-        step: Step of the run at which the checkpoint was taken.
-        schema: Version of what the tensors and the state mean, chosen by the caller.
-        identity: What a run must have in common with the checkpoint to use it.
-        files: The checkpoint's other files.
+        step: Step of the run.
+        schema: Version of the tensors and the state, chosen by the caller.
+        identity: What a run and its checkpoints have in common.
+        files: Records of the other files.
     """
 
     step: int
@@ -60,7 +64,7 @@ class Manifest:
     files: Mapping[str, FileRecord]
 
     def encode(self) -> bytes:
-        """The bytes of manifest.json; the last field is the SHA-256 of all before it."""
+        """Encode as manifest.json; the last field is the SHA-256 of all others."""
         body = {
             "format": _FORMAT,
             "step": self.step,
@@ -78,7 +82,7 @@ class Manifest:
         """Inverse of `encode`.
 
         Raises:
-            CorruptCheckpoint: `data` is not, to the last byte, what `encode` made.
+            CorruptCheckpoint: `data` was not made by `encode`.
             CheckpointMismatch: It was made by a version with another layout of checkpoints.
         """
         try:
@@ -92,23 +96,27 @@ class Manifest:
         if body["format"] != _FORMAT:
             raise CheckpointMismatch(
                 f"the checkpoint has layout {body['format']}, this version of noisynet reads "
-                f"layout {_FORMAT}; continue the run with the version that began it"
+                f"layout {_FORMAT}; {_OTHER_VERSION}"
             )
         files = {name: FileRecord(**record) for name, record in body["files"].items()}
         return cls(body["step"], body["schema"], body["identity"], files)
 
     def check_belongs(self, schema: str, identity: Mapping[str, Any]) -> None:
-        """Raises `CheckpointMismatch`, naming both sides, unless this is such a run's checkpoint.
+        """Raise `CheckpointMismatch` unless the checkpoint belongs to such a run.
 
-        Key order does not matter; every key of either side does.
+        The order of keys does not matter.
         """
-        ours = (schema, decode(encode(identity)))
-        theirs = (self.schema, decode(encode(self.identity)))
+        ours, theirs = decode(encode(identity)), decode(encode(self.identity))
         if ours != theirs:
             raise CheckpointMismatch(
-                f"the checkpoint of step {self.step} is for {_describe(*theirs)}, "
-                f"this run is {_describe(*ours)}; choose another --out or --name, or give the "
-                "command this run was begun with"
+                f"the checkpoint of step {self.step} is for {_describe(theirs)}; this run is "
+                f"{_describe(ours)}; choose another --out or --name, or give the command that the "
+                "run was started with"
+            )
+        if schema != self.schema:
+            raise CheckpointMismatch(
+                f"the checkpoint of step {self.step} has schema {self.schema}, this version of "
+                f"noisynet reads schema {schema}; {_OTHER_VERSION}"
             )
 
 
@@ -117,5 +125,5 @@ def _seal(body: dict[str, Any]) -> bytes:
     return encode({**body, "sha256": digest}) + b"\n"
 
 
-def _describe(schema: str, identity: Mapping[str, Any]) -> str:
-    return ", ".join([f"{key} {value!r}" for key, value in identity.items()] + [f"schema {schema}"])
+def _describe(identity: Mapping[str, Any]) -> str:
+    return ", ".join(f"{key} {value!r}" for key, value in identity.items())

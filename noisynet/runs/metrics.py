@@ -1,4 +1,4 @@
-"""Rows of numbers, appended to a file that a resumed run cuts back to its checkpoint."""
+"""Rows of metrics in a file that a resumed run truncates to its checkpoint."""
 
 from __future__ import annotations
 
@@ -20,13 +20,12 @@ _TAIL_BYTES = 1 << 16
 class MetricsLog:
     """An append-only JSON-lines file: one row per line, keys in the order given.
 
-    The same rows are the same bytes: an interrupted and an uninterrupted run must end with equal
-    files, so times of day and durations never go in metrics.jsonl but in timing.jsonl, which is
-    another `MetricsLog`. Non-finite numbers are written as the texts "nan", "inf" and "-inf".
+    Equal rows are equal bytes, so that a resumed and an uninterrupted run end with equal files.
+    Durations and times of day therefore go to a second log, timing.jsonl. Non-finite numbers are
+    written as the strings "nan", "inf" and "-inf".
 
-    A row is in the file when `append` returns. After a refusal by the disk the file ends with the
-    last whole row, and appending may be tried again. Opening drops a line that a killed process
-    left unfinished.
+    A row is in the file when `append` returns. After a failed write the file ends with the last
+    whole row, and `append` may be called again. Opening a file drops an unfinished last line.
     """
 
     def __init__(self, path: Path | str) -> None:
@@ -41,11 +40,11 @@ class MetricsLog:
             sync_directory(self.path.parent)  # the file may be new
 
     def append(self, row: Mapping[str, Any]) -> None:
-        """Adds one row.
+        """Append one row.
 
         Raises:
-            TypeError, ValueError: The row does not fit JSON; nothing is written.
-            StorageError: The disk refused; nothing is left of the row.
+            TypeError, ValueError: The row cannot be encoded; nothing is written.
+            StorageError: The write failed; nothing is left of the row.
         """
         line = encode(dict(row)) + b"\n"
         with storage_errors("add a row to", self.path):
@@ -55,33 +54,32 @@ class MetricsLog:
             try:
                 write_all(self._descriptor, line, self._end)
             except BaseException:
-                with suppress(OSError):  # if this is refused too, the next append tries again
+                with suppress(OSError):  # the next append tries again
                     self._drop_torn_row()
                 raise
         self._end += len(line)
         self._torn = False
 
     def _drop_torn_row(self) -> None:
-        """A full disk may have taken the first half of a row."""
+        """Drop the first part of a row, all that a full disk took."""
         os.ftruncate(self._descriptor, self._end)
         self._torn = False
 
     def sync(self) -> None:
-        """Waits until the disk has every row."""
+        """Sync the file."""
         with storage_errors("sync", self.path):
             os.fsync(self._descriptor)
 
     def offset(self) -> int:
-        """Length of the file in bytes, for a checkpoint to keep; syncs first.
+        """Sync the file and return its length in bytes, for a checkpoint.
 
-        The sync comes first because a checkpoint must never refer to rows that a power cut can
-        still take away.
+        A checkpoint must not refer to rows that a power cut could still remove.
         """
         self.sync()
         return self._end
 
-    def cut_back(self, offset: int) -> None:
-        """Drops every row after `offset`, which a checkpoint got from `offset()`.
+    def truncate(self, offset: int) -> None:
+        """Drop every row after `offset`, which came from `offset()`.
 
         Raises:
             RunDamaged: The file is shorter than `offset`, or no row ends there.
@@ -90,21 +88,21 @@ class MetricsLog:
             raise ValueError(f"offset must not be negative, got {offset}")
         if offset > self._end:
             raise RunDamaged(
-                f"{self.path} has {self._end} bytes of whole rows, but the checkpoint was made "
-                f"when it had {offset}: rows are lost; restore the file from a copy"
+                f"{self.path} has {self._end} bytes of whole rows, but {offset} at the time of the "
+                "checkpoint: rows are missing; restore the file from a backup"
             )
-        with storage_errors("cut back", self.path):
+        with storage_errors("truncate", self.path):
             if offset and os.pread(self._descriptor, 1, offset - 1) != b"\n":
                 raise RunDamaged(
-                    f"no row of {self.path} ends at byte {offset}, where the checkpoint says one "
-                    "does: the file was changed; restore it from a copy"
+                    f"no row of {self.path} ends at byte {offset}, but one did at the time of the "
+                    "checkpoint: the file was changed; restore it from a backup"
                 )
             os.ftruncate(self._descriptor, offset)
             self._end = offset
         self.sync()
 
     def close(self) -> None:
-        """Closes the file; a second call does nothing."""
+        """Close the file; a second call does nothing."""
         descriptor, self._descriptor = self._descriptor, -1
         if descriptor >= 0:
             os.close(descriptor)
@@ -126,12 +124,12 @@ class MetricsLog:
 
 
 def read_metrics(path: Path | str) -> list[dict[str, Any]]:
-    """All rows of a file that a run may be writing to or was killed while writing to.
+    """Read all rows of a file, which a run may still be writing.
 
-    A last line without its end is one that was never finished, and is left out. No file, no rows.
+    An unfinished last line is ignored. A missing file has no rows.
 
     Raises:
-        RunDamaged: Any other line that is not a row, with its number.
+        RunDamaged: Another line is not a row; the message has its number.
     """
     path = Path(path)
     with storage_errors("read", path):
@@ -152,7 +150,7 @@ def read_metrics(path: Path | str) -> list[dict[str, Any]]:
 
 
 def _end_of_last_line(descriptor: int) -> int:
-    """Offset just after the last newline; 0 where there is none."""
+    """Return the offset after the last newline; 0 if there is none."""
     position = os.fstat(descriptor).st_size
     while position > 0:
         start = max(0, position - _TAIL_BYTES)

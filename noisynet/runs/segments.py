@@ -1,4 +1,4 @@
-"""SHA-256 of an append-only replay, segment by segment, each complete segment hashed once.
+"""SHA-256 of an append-only replay in segments; each complete segment is hashed once.
 
 Rows are counted from the start of the run and never renumbered. A ring keeps the window
 [window_start, rows_written) of them; segment k is rows [k · segment_rows, (k + 1) · segment_rows).
@@ -13,10 +13,10 @@ from typing import Any
 __all__ = ["ReadRows", "SegmentHashes"]
 
 ReadRows = Callable[[int, int], Iterable[memoryview]]
-"""`read_rows(start, stop)`: the bytes of those rows, as contiguous pieces in a fixed order.
+"""`read_rows(start, stop)` returns the bytes of those rows as contiguous pieces.
 
-The pieces joined must be the same bytes wherever in the ring the rows lie: array after array,
-each in one piece or, where the ring wraps, in two.
+The concatenated pieces must not depend on where the ring wraps: column after column, each in one
+piece, or in two if it wraps.
 """
 
 
@@ -24,8 +24,8 @@ class SegmentHashes:
     """Hashes of the segments of one replay.
 
     Args:
-        segment_rows: Rows per segment. The newest, incomplete segment is hashed anew at every
-            `state`, so this bounds what a checkpoint costs.
+        segment_rows: Rows per segment. Every `state` hashes the incomplete segment again, so this
+            bounds the cost of a checkpoint.
     """
 
     def __init__(self, segment_rows: int) -> None:
@@ -37,17 +37,16 @@ class SegmentHashes:
 
     @classmethod
     def from_state(cls, state: Mapping[str, Any]) -> SegmentHashes:
-        """Goes on from a checkpoint's `state`: nothing hashed before is hashed again."""
+        """Resume from the `state` in a checkpoint, without hashing complete segments again."""
         hashes = cls(state["segment_rows"])
         hashes._hashes = {int(index): digest for index, digest in state["segments"].items()}
         hashes._next = state["rows_written"] // hashes.segment_rows
         return hashes
 
     def completed(self, window_start: int, rows_written: int, read_rows: ReadRows) -> list[int]:
-        """Hashes each segment that became complete since the last call.
+        """Hash each segment that became complete since the last call.
 
-        Segments that have begun to leave the window are forgotten, or never hashed if they left
-        between two calls.
+        Segments that are no longer entirely in the window are dropped.
 
         Returns:
             Numbers of the segments hashed now.
@@ -56,9 +55,9 @@ class SegmentHashes:
         stop = rows_written // self.segment_rows
         if stop < self._next:
             raise ValueError(
-                f"rows are counted from the start of the run: {rows_written} were written, but "
-                f"segments up to row {self._next * self.segment_rows} are already hashed; "
-                "after a resume, use SegmentHashes.from_state"
+                f"expected at least the {self._next * self.segment_rows} rows that are already "
+                f"hashed, got {rows_written}; rows are counted from the start of the run, so after "
+                "a resume use SegmentHashes.from_state"
             )
         first = _ceil_div(window_start, self.segment_rows)
         new = list(range(max(first, self._next), stop))
@@ -69,9 +68,9 @@ class SegmentHashes:
         return new
 
     def state(self, window_start: int, rows_written: int, read_rows: ReadRows) -> dict[str, Any]:
-        """What a checkpoint keeps, JSON-able, once `completed` has been brought up to date.
+        """Bring the hashes up to date and return them for a checkpoint, JSON-able.
 
-        The newest segment is hashed as far as it goes, from its start or the window's.
+        The incomplete segment is hashed from its start, or from the start of the window.
         """
         self.completed(window_start, rows_written, read_rows)
         start = max(self._next * self.segment_rows, window_start)
@@ -94,12 +93,10 @@ class SegmentHashes:
         rows_written: int,
         read_rows: ReadRows,
     ) -> list[str]:
-        """Compares the rows with a checkpoint's `state`.
-
-        Looks at the segments that lie wholly inside the window and at the newest, partial one.
+        """Compare the rows in the window with the `state` in a checkpoint.
 
         Returns:
-            A sentence for each thing that does not match; empty when all is well.
+            A sentence for each mismatch.
         """
         _check_window(window_start, rows_written)
         for key, here in (("segment_rows", self.segment_rows), ("rows_written", rows_written)):
@@ -122,12 +119,12 @@ class SegmentHashes:
         begun = rows_written // self.segment_rows * self.segment_rows
         partial = state["partial"]
         if max(begun, window_start) == rows_written:
-            return []  # the newest segment is complete, or nothing of it is inside the window
+            return []  # no incomplete segment in the window
         span = f"the newest rows, {max(begun, window_start)} to {rows_written},"
         if partial is None or partial["stop"] != rows_written:
             return [f"{span} have no SHA-256 in the checkpoint."]
         if partial["start"] < window_start:
-            return []  # hashed with rows that have left the window since
+            return []  # hashed together with rows that have left the window
         if partial["sha256"] != _hash_rows(partial["start"], rows_written, read_rows):
             return [f"{span} do not match their SHA-256."]
         return []
@@ -137,7 +134,7 @@ class SegmentHashes:
 
 
 def _hash_rows(start: int, stop: int, read_rows: ReadRows) -> str:
-    # The row numbers are hashed too: equal rows in the wrong place are not the same segment.
+    # With the row numbers, so that exchanged segments are detected.
     digest = hashlib.sha256(f"{start}:{stop}:".encode())
     for piece in read_rows(start, stop):
         digest.update(piece)

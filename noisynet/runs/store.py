@@ -1,4 +1,4 @@
-"""A run is a folder: where its parts lie, what it is (config) and how it fares (status)."""
+"""The folder of a run: its files, its configuration and its status."""
 
 from __future__ import annotations
 
@@ -10,37 +10,32 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Final, Literal, get_args
 
-from noisynet.runs.encoding import decode, encode
+from noisynet.runs.encoding import decode, encode, flatten
 from noisynet.runs.files import (
     RunDamaged,
     RunError,
-    StorageError,
     remove_temporaries,
     storage_errors,
     write_atomically,
 )
-from noisynet.runs.lock import Owner, RunLock, RunLocked, read_owner, signature_path
+from noisynet.runs.lock import Owner, RunLock, read_owner, signature_path
 
 __all__ = [
+    "CHANGEABLE_SETTINGS",
     "Difference",
-    "Owner",
-    "RunDamaged",
-    "RunError",
     "RunFolder",
-    "RunLock",
-    "RunLocked",
     "RunMismatch",
-    "RunState",
-    "StorageError",
+    "RunStatus",
     "compare_configs",
     "find_run_folders",
-    "flatten_config",
-    "write_atomically",
 ]
 
-RunState = Literal["running", "interrupted", "finished", "failed"]
+RunStatus = Literal["running", "interrupted", "finished", "failed"]
+
+CHANGEABLE_SETTINGS: Final = ("frames", "threads")
+"""Settings that a resumed run may change. All others are part of its identity."""
 
 _LOCK_NAME = "run.lock"
 _MISSING = object()
@@ -48,13 +43,13 @@ _MISSING = object()
 
 @dataclass(frozen=True)
 class Difference:
-    """One setting on which a folder's config.json and a command disagree.
+    """A setting that differs between a folder's config.json and a command.
 
     Attributes:
         key: Dotted path of the setting, as in "optimiser.learning_rate".
-        stored: What config.json has, as text; "nothing" where it lacks the key.
-        given: What the command has, likewise.
-        identity: Whether the two must agree for the folder to be continued.
+        stored: Value in config.json as text; "nothing" if the key is missing.
+        given: Value in the command, likewise.
+        identity: Whether the values must agree for the run to be resumed.
     """
 
     key: str
@@ -67,18 +62,18 @@ class Difference:
 
 
 class RunMismatch(RunError):  # noqa: N818 - says what happened
-    """The folder belongs to another run; `differences` says where they part."""
+    """The folder belongs to another run; `differences` lists the settings that differ."""
 
     differences: tuple[Difference, ...] = ()
 
 
 class RunFolder:
-    """Where the parts of one run lie. Making the object touches nothing on disk.
+    """The files of one run. The constructor does not access the disk.
 
     Attributes:
         path: The folder.
-        differences: After `create_or_open`, the settings outside the run's identity on which
-            config.json and the command disagree (a longer `--frames`, say).
+        differences: After `create_or_open`, the settings outside the run's identity that differ
+            between config.json and the command, such as a larger `--frames`.
     """
 
     def __init__(self, path: Path | str) -> None:
@@ -98,34 +93,34 @@ class RunFolder:
     def create_or_open(
         cls, path: Path | str, config: Mapping[str, Any], *, must_match: Sequence[str]
     ) -> RunFolder:
-        """Opens the folder of this run, or makes it and writes its config.json.
+        """Open the folder of a run, or make it and write its config.json.
 
-        An existing config.json is kept as it is; `write_config` replaces it. Comes before `lock`.
+        Call this before `lock`. An existing config.json is not changed; see `write_config`.
 
         Args:
             path: The run folder.
-            config: The run's settings, JSON-able.
-            must_match: Dotted key paths ("agent", "environment.rom") that make up the run's
-                identity; a path covers everything below it.
+            config: Settings of the run, JSON-able.
+            must_match: Dotted keys ("agent", "environment.rom") of the run's identity; a key
+                includes everything below it.
 
         Raises:
-            RunMismatch: The folder is another run's, or no run's at all but not empty.
-            RunLocked: Another process is making this very folder.
+            RunMismatch: The folder belongs to another run, or has files but is no run folder.
+            RunLocked: Another process is making this folder.
             RunDamaged: Its config.json is not JSON.
-            StorageError: The disk refused.
+            StorageError: The disk cannot be read or written.
         """
         folder = cls(path)
         with storage_errors("make the run folder", folder.path):
             folder._made = [p for p in (folder.path, *folder.path.parents) if not p.exists()]
             folder.path.mkdir(parents=True, exist_ok=True)
             if not folder.config_path.exists():
-                folder._refuse_foreign_files()
-                with folder.lock():  # or two first starts could each write their own config
+                folder._check_no_foreign_files()
+                with folder.lock():  # two processes may start the same run
                     if not folder.config_path.exists():
                         folder.write_config(config)
                         folder._is_new = True
-            for part in (folder.traces_path, folder.replay_path, folder.checkpoints_path):
-                part.mkdir(exist_ok=True)
+            for inner in (folder.traces_path, folder.replay_path, folder.checkpoints_path):
+                inner.mkdir(exist_ok=True)
         folder.differences = compare_configs(
             folder.read_config(), decode(encode(config)), must_match
         )
@@ -134,15 +129,15 @@ class RunFolder:
         return folder
 
     def remove_if_unused(self) -> None:
-        """Removes what `create_or_open` has made, if it made a new run that has kept nothing yet.
+        """Remove what `create_or_open` has made, if the run is new and has no results yet.
 
-        For whoever holds the lock and finds that the run cannot start: a folder left behind would
-        refuse the same command with a mended setting as another run's.
+        Call this with the lock, if the run cannot start. A folder left behind would not match the
+        same command with a corrected setting.
         """
         has_rows = self.metrics_path.exists() and self.metrics_path.stat().st_size > 0
         if not self._is_new or has_rows or any(self.checkpoints_path.glob("*")):
             return
-        # The configuration first, the lock last: whoever comes meanwhile finds a lock or no run.
+        # config.json first, the lock last: another process finds a locked folder or no run.
         lock = self.path / _LOCK_NAME
         others = [entry for entry in self.path.iterdir() if entry not in (self.config_path, lock)]
         for entry in (self.config_path, *others, lock):
@@ -151,29 +146,29 @@ class RunFolder:
             else:
                 with suppress(OSError):
                     entry.unlink()
-        for folder in self._made:  # the innermost first
-            with suppress(OSError):  # not empty: another run has moved in meanwhile
+        for folder in self._made:  # innermost first
+            with suppress(OSError):  # not empty: it holds another run by now
                 folder.rmdir()
 
     def read_config(self) -> dict[str, Any]:
-        """The settings in config.json."""
+        """Return the settings in config.json."""
         return _read_object(self.config_path)
 
     def write_config(self, config: Mapping[str, Any]) -> None:
-        """Replaces config.json atomically."""
+        """Replace config.json atomically."""
         write_atomically(self.config_path, encode(config, indent=2) + b"\n")
 
     def lock(self) -> RunLock:
-        """Takes the folder's lock at once or raises `RunLocked`, naming the owner."""
+        """Take the folder's lock, or raise `RunLocked` at once."""
         lock = RunLock(self.path / _LOCK_NAME)
         remove_temporaries(self.path)
         remove_temporaries(self.traces_path)
         return lock
 
     def holder(self) -> Owner | None:
-        """Who writes to this folder now, as far as can be told without taking the lock.
+        """Return the owner of the lock, as far as is known without taking the lock.
 
-        An owner on this host that has been killed counts as none; one on another host is believed.
+        An owner on this host that has died is not returned; one on another host always is.
         """
         owner = read_owner(self.path / _LOCK_NAME)
         if owner is not None and owner.host == socket.gethostname():
@@ -186,27 +181,27 @@ class RunFolder:
         return owner
 
     def read_status(self) -> dict[str, Any] | None:
-        """What `write_status` last wrote, or None before the first time.
+        """Return what `write_status` wrote last; None if it never did.
 
-        A killed run still says "running"; `holder` tells whether it is.
+        The status of a killed run stays "running"; `holder` tells whether it is.
         """
         return _read_object(self.status_path) if self.status_path.exists() else None
 
-    def write_status(self, state: RunState, **fields: Any) -> None:
-        """Replaces status.json by `state`, the time in `updated`, and `fields`."""
-        if state not in get_args(RunState):
-            raise ValueError(f"state must be one of {get_args(RunState)}, got {state!r}")
+    def write_status(self, state: RunStatus, **fields: Any) -> None:
+        """Replace status.json by `state`, the time as `updated`, and `fields`."""
+        if state not in get_args(RunStatus):
+            raise ValueError(f"state must be one of {get_args(RunStatus)}, got {state!r}")
         updated = datetime.now(UTC).isoformat(timespec="seconds")
         status = {"state": state, "updated": updated, **fields}
         write_atomically(self.status_path, encode(status, indent=2) + b"\n")
 
-    def _refuse_foreign_files(self) -> None:
-        """A folder with files but no config.json is somebody's, not a run's."""
+    def _check_no_foreign_files(self) -> None:
+        """Raise `RunMismatch` if the folder has files: it has no config.json, so it is no run."""
         ours = (_LOCK_NAME, signature_path(Path(_LOCK_NAME)).name, f".{self.config_path.name}.tmp-")
         foreign = sorted(p.name for p in self.path.iterdir() if not p.name.startswith(ours))
         if foreign:
             raise RunMismatch(
-                f"{self.path} holds {len(foreign)} entries ({', '.join(foreign[:3])} …) but no "
+                f"{self.path} has {len(foreign)} entries ({', '.join(foreign[:3])} …) but no "
                 "config.json, so it is not a run folder; choose another --out or --name"
             )
 
@@ -217,9 +212,9 @@ def _read_object(path: Path) -> dict[str, Any]:
     try:
         value = decode(data)
     except ValueError as error:
-        raise RunDamaged(f"{path} is not JSON ({error}); restore it or move it away") from error
+        raise RunDamaged(f"{path} is not JSON ({error}); restore it from a backup") from error
     if not isinstance(value, dict):
-        raise RunDamaged(f"{path} holds a {type(value).__name__}, not an object; move it away")
+        raise RunDamaged(f"{path} is a JSON {type(value).__name__}, not an object; move it away")
     return value
 
 
@@ -232,15 +227,6 @@ def find_run_folders(path: Path) -> Iterator[Path]:
         below.sort()
 
 
-def flatten_config(value: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Settings by dotted key, as in ("learning.discount", 0.99)."""
-    if isinstance(value, dict) and value:
-        for key, item in value.items():
-            yield from flatten_config(item, f"{prefix}.{key}" if prefix else key)
-    else:
-        yield prefix, value
-
-
 def compare_configs(
     stored: Any, given: Any, must_match: Sequence[str] = ()
 ) -> tuple[Difference, ...]:
@@ -251,7 +237,7 @@ def compare_configs(
         given: The one of a command.
         must_match: Dotted paths of the run's identity; see `RunFolder.create_or_open`.
     """
-    before, now = dict(flatten_config(stored)), dict(flatten_config(given))
+    before, now = flatten(stored), flatten(given)
     keys = list(dict.fromkeys([*now, *before]))
 
     def covers(path: str, key: str) -> bool:
@@ -259,7 +245,7 @@ def compare_configs(
 
     for path in must_match:
         if not any(covers(path, key) for key in keys):
-            raise ValueError(f"must_match names {path!r}, which is in neither config")
+            raise ValueError(f"expected keys of the configuration in must_match, got {path!r}")
     found = []
     for key in keys:
         old, new = before.get(key, _MISSING), now.get(key, _MISSING)
@@ -271,12 +257,14 @@ def compare_configs(
 
 
 def _mismatch(folder: RunFolder) -> RunMismatch:
-    lines = [f"{folder.path} is another run's folder:"]
+    lines = [f"{folder.path} belongs to another run:"]
     lines += [f"  {difference}" for difference in folder.differences if difference.identity]
     others = [f"  {difference}" for difference in folder.differences if not difference.identity]
     if others:
-        lines += ["also different, though these alone would not matter:", *others]
-    lines.append("choose another --out or --name, or give the command this folder was made with")
+        lines += ["these differ as well, but may be changed:", *others]
+    lines.append(
+        "choose another --out or --name, or give the command that the run was started with"
+    )
     error = RunMismatch("\n".join(lines))
     error.differences = folder.differences
     return error

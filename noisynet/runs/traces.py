@@ -1,4 +1,4 @@
-"""Evaluation episodes as (seed, actions): one byte per action, any of them can be played again."""
+"""Evaluation episodes as seed and actions, one byte per action; each can be replayed."""
 
 from __future__ import annotations
 
@@ -20,29 +20,28 @@ __all__ = ["Noise", "Trace", "TraceFile", "list_traces", "read_traces", "write_t
 Noise = Literal["on", "off"]
 
 _FORMAT = 2
-# Format 1 does not say which episode is unfinished. It held such a one only where none was
-# completed, which metrics.jsonl tells.
+# Format 1 does not mark unfinished episodes. It holds one only if no episode was completed, which
+# metrics.jsonl records.
 _READABLE = (1, 2)
 _NAME = re.compile(r"(\d{12,})-(on|off)\.safetensors")
-# One key: safetensors writes several in an order that changes from process to process.
+# One key only: the order in which safetensors writes several differs between processes.
 _INDEX_KEY = "noisynet"
 
 
 @dataclass(frozen=True, eq=False)
 class Trace:
-    """One evaluation episode, complete enough to be played again.
+    """One evaluation episode, with all that replaying it needs.
 
     Attributes:
         environment: Name of the environment, as in "atari/pong".
-        seed: Seed the episode was reset with.
+        seed: Seed of the episode.
         actions: Actions in order, uint8. [T]
-        score: Undiscounted, unclipped sum of the episode's rewards.
-        evaluation: Training frames after which the evaluation took place.
+        score: Undiscounted, unclipped return.
+        evaluation: Training frames at the time of the evaluation.
         episode: Number of the episode within the evaluation.
         noise: Whether the agent acted with noisy or with mean weights.
-        options: Whatever else rebuilding the environment needs, JSON-able.
-        finished: Whether the game was over after the last action; an evaluation ends by its time,
-            so that its last episode may be cut off.
+        options: Keyword arguments of the environment, JSON-able.
+        finished: Whether the episode ended; the last one of an evaluation may not have.
     """
 
     environment: str
@@ -66,10 +65,10 @@ class Trace:
 
 @dataclass(frozen=True, order=True)
 class TraceFile:
-    """Where the traces of one evaluation lie.
+    """The file with the traces of one evaluation.
 
     Attributes:
-        evaluation: Training frames after which the evaluation took place.
+        evaluation: Training frames at the time of the evaluation.
         noise: Whether the agent acted with noisy or with mean weights.
         path: The file, for `read_traces`.
     """
@@ -82,14 +81,14 @@ class TraceFile:
 def write_traces(
     folder: Path | str, evaluation: int, traces: Iterable[Trace], *, noise: Noise
 ) -> Path:
-    """Writes one evaluation's episodes to one file, atomically; writing it again replaces it.
+    """Write the episodes of one evaluation to one file, atomically.
 
-    The same traces are the same bytes.
+    Equal traces are equal bytes. An existing file is replaced.
 
     Args:
         folder: The run's `traces/`; made if missing.
-        evaluation: Training frames after which the evaluation took place.
-        traces: Its episodes, each with this `evaluation` and `noise`. May be empty.
+        evaluation: Training frames at the time of the evaluation.
+        traces: The episodes, each with this `evaluation` and `noise`; may be empty.
         noise: Whether the agent acted with noisy or with mean weights.
 
     Returns:
@@ -102,8 +101,9 @@ def write_traces(
     for trace in traces:
         if (trace.evaluation, trace.noise) != (evaluation, noise):
             raise ValueError(
-                f"a file holds one evaluation: expected {evaluation} with noise {noise}, got a "
-                f"trace of {trace.evaluation} with noise {trace.noise}; write it apart"
+                f"expected traces of evaluation {evaluation} with noise {noise}, got one of "
+                f"evaluation {trace.evaluation} with noise {trace.noise}; a file holds one "
+                "evaluation"
             )
     path = Path(folder) / f"{evaluation:012d}-{noise}.safetensors"
     actions = np.concatenate([np.empty(0, np.uint8), *(trace.actions for trace in traces)])
@@ -117,11 +117,11 @@ def write_traces(
 
 
 def read_traces(path: Path | str) -> list[Trace]:
-    """The episodes in one file, in the order written.
+    """Read the episodes of one file, in the order written.
 
     Raises:
         RunDamaged: The file is not what `write_traces` wrote.
-        StorageError: It cannot be read.
+        StorageError: The file cannot be read.
     """
     path = Path(path)
     try:
@@ -129,7 +129,7 @@ def read_traces(path: Path | str) -> list[Trace]:
         rows = index["traces"]
         stops = np.cumsum([row["length"] for row in rows], dtype=np.int64).tolist()
         if (stops[-1] if stops else 0) != len(actions):
-            raise ValueError(f"{len(actions)} actions where the episodes have {stops[-1:]}")
+            raise ValueError(f"it has {len(actions)} actions, its episodes {stops[-1:]}")
         return [
             Trace(
                 environment=row["environment"],
@@ -145,11 +145,11 @@ def read_traces(path: Path | str) -> list[Trace]:
             for row, stop in zip(rows, stops, strict=True)
         ]
     except (ValueError, KeyError, TypeError) as error:
-        raise RunDamaged(f"{path} is not a whole file of traces ({error}); remove it") from error
+        raise RunDamaged(f"{path} is not an intact file of traces ({error}); remove it") from error
 
 
 def list_traces(folder: Path | str) -> list[TraceFile]:
-    """The files of traces in `folder`, oldest evaluation first; none where it does not exist."""
+    """List the files of traces in `folder`, oldest evaluation first; a missing folder has none."""
     folder = Path(folder)
     found = []
     with storage_errors("list", folder):
@@ -177,7 +177,7 @@ def _index(evaluation: int, noise: Noise, traces: list[Trace]) -> dict[str, Any]
 
 
 def _read_checked(path: Path) -> tuple[dict[str, Any], NDArray[np.uint8]]:
-    """The index and the actions; ValueError or KeyError where they do not verify."""
+    """Return the index and the actions; ValueError or KeyError if they do not verify."""
     from safetensors import SafetensorError, safe_open
 
     try:

@@ -1,6 +1,6 @@
-"""Watching a run: a traced episode as a video, beside what the noise does to its values."""
+"""Videos of traced episodes, next to the spread of the agent's values under noise."""
 
-from noisynet.watch.episode import ReplayDiffers
-from noisynet.watch.video import Rendered, render_episode
+from noisynet.watch.episode import ReplayMismatch
+from noisynet.watch.video import RenderedVideo, render_episode
 
-__all__ = ["Rendered", "ReplayDiffers", "render_episode"]
+__all__ = ["RenderedVideo", "ReplayMismatch", "render_episode"]

@@ -1,4 +1,4 @@
-"""Which traced episode to watch, and what the newest weights make of each of its states."""
+"""Chooses a traced episode, replays it, and evaluates the newest weights on its states."""
 
 from __future__ import annotations
 
@@ -15,52 +15,52 @@ from noisynet.config import ActorCriticLearning, Learning
 from noisynet.envs import Environment, Step, make_environment, parse_environment, screen_options
 from noisynet.evaluation import Stacks, counted
 from noisynet.runs import RunError, RunFolder, Trace, list_traces, read_metrics, read_traces
-from noisynet.watch.value_sampling import Values, make_meter
+from noisynet.watch.value_sampling import SampledValues, make_sampler
 
-_STATES_AT_ONCE = 16
+_BATCH_SIZE = 16
 
 
-class ReplayDiffers(RunError):  # noqa: N818 — says what happened
-    """An episode played again is not what its trace says."""
+class ReplayMismatch(RunError):  # noqa: N818 — says what happened
+    """A replayed episode differs from its trace."""
 
 
 @dataclass(frozen=True)
-class Played:
-    """A traced episode, played again.
+class ReplayedEpisode:
+    """A replayed episode.
 
     Attributes:
-        rewards: the raw reward after each action [T].
-        returns: the discounted return from each state on, of rewards as the agent learns from them:
-            what Q and V estimate [T].
-        ended: whether the game was over after the last action.
-        values: of the states to be shown, the first of the episode's.
+        rewards: the unclipped reward of each action [T].
+        returns: the discounted return from each state, with rewards clipped as in training: what Q
+            and V estimate [T].
+        ended: whether the episode ended with the last action.
+        values: of the states to be shown, from the first.
     """
 
     rewards: NDArray[np.float64]
     returns: NDArray[np.float64]
     ended: bool
-    values: Values
+    values: SampledValues
 
 
 def choose_trace(
     folder: RunFolder, episode: str | int, noise: Literal["on", "off"]
 ) -> tuple[Trace, list[str]]:
-    """Find the trace that is meant.
+    """Choose the trace to show.
 
     Args:
         folder: the run's.
-        episode: "best" for the highest score of all evaluations, the newest of equals; "last" for
-            the newest evaluation's last; or a number within the newest evaluation, from 0. The
-            first two pass over episodes that the end of an evaluation cut off, where others are.
-        noise: whether to choose among the episodes played with noise or with mean weights; where
-            there are none, among the others.
+        episode: "best" for the highest score of all evaluations, the newest of equal ones; "last"
+            for the last of the newest evaluation; or a number within the newest evaluation, from 0.
+            "best" and "last" prefer completed episodes to truncated ones.
+        noise: choose among the episodes played with noise or with mean weights; if there are none,
+            among the others.
 
     Returns:
-        The trace, and what the user should be told about the choice.
+        The trace, and notes for the user.
 
     Raises:
-        RunError: there is no such episode.
-        ValueError: `episode` or `noise` is none of these.
+        RunError: the episode does not exist.
+        ValueError: `episode` or `noise` is invalid.
     """
     number = _checked_episode(episode)
     if noise not in ("on", "off"):
@@ -70,8 +70,8 @@ def choose_trace(
     if files and not chosen:
         chosen = files
         notes.append(
-            f"no evaluation with noise {noise} is traced in {folder.path}, so this episode was "
-            f"played with noise {files[0].noise}"
+            f"{folder.path} has no traced evaluation with noise {noise}; this episode was played "
+            f"with noise {files[0].noise}"
         )
     if not chosen:
         raise RunError(
@@ -79,12 +79,12 @@ def choose_trace(
             "evaluation.period_frames first"
         )
     if episode == "best":
-        # The score of a game that was cut off by the end of the evaluation is not comparable.
-        traces = _whole([trace for file in chosen for trace in read_traces(file.path)], folder)
+        # The score of an episode truncated by the end of the evaluation is not comparable.
+        traces = _completed([trace for file in chosen for trace in read_traces(file.path)], folder)
         traces.sort(key=lambda trace: (trace.score, trace.evaluation))
     else:
         traces = read_traces(chosen[-1].path)
-        traces = _whole(traces, folder) if episode == "last" else traces
+        traces = _completed(traces, folder) if episode == "last" else traces
     if number is not None:
         known = [trace.episode for trace in traces]
         traces = [trace for trace in traces if trace.episode == number]
@@ -106,63 +106,62 @@ def _checked_episode(episode: str | int) -> int | None:
     return int(episode)
 
 
-def _whole(traces: list[Trace], folder: RunFolder) -> list[Trace]:
-    """The completed episodes; the unfinished ones if there are no others."""
-    # Old traces do not say it themselves, but their evaluations do.
-    cut = {
+def _completed(traces: list[Trace], folder: RunFolder) -> list[Trace]:
+    """The completed episodes; the truncated ones if there are no others."""
+    # Old traces do not have the flag, but the rows of their evaluations do.
+    truncated = {
         (row["frames"], row["noise"])
         for row in read_metrics(folder.metrics_path)
         if row.get("kind") == "evaluation" and not row["completed"]
     }
-    whole = [trace for trace in traces if (trace.evaluation, trace.noise) not in cut]
-    return counted(whole or traces)
+    completed = [trace for trace in traces if (trace.evaluation, trace.noise) not in truncated]
+    return counted(completed or traces)
 
 
-def play(trace: Trace, agent: Agent, *, steps: int, samples: int) -> Played:
-    """Play a trace again as the agent saw it, and ask the agent about its first `steps` states.
+def replay(trace: Trace, agent: Agent, *, steps: int, samples: int) -> ReplayedEpisode:
+    """Replay a trace in the agent's environment and sample the values of its first `steps` states.
 
     Raises:
-        ReplayDiffers: the score is not the trace's, or the episode ends early.
+        ReplayMismatch: the score differs from the trace's, or the episode ends early.
     """
-    measure = make_meter(agent, trace, samples)
+    sampler = make_sampler(agent, trace, samples)
     rewards, discounts, ended = [], [], False
-    waiting: list[NDArray[Any]] = []
+    batch: list[NDArray[Any]] = []
     with make_environment(trace.environment, 1, **trace.options) as environment:
         if environment.spec != agent.spec:
-            raise ReplayDiffers(
+            raise ReplayMismatch(
                 f"the trace's environment is {environment.spec}, the agent's is {agent.spec}: "
-                "expected the same; the trace is of another run"
+                "expected the same; the trace belongs to another run"
             )
         stacks = Stacks(environment)
         stacks.begin(0, environment.start([trace.seed])[0])
         for number, step in enumerate(_steps(environment, trace)):
             if number < steps:
-                waiting.append(stacks.observation[0].copy())
-            if len(waiting) == _STATES_AT_ONCE:
-                measure.add(np.stack(waiting))
-                waiting = []
+                batch.append(stacks.observation[0].copy())
+            if len(batch) == _BATCH_SIZE:
+                sampler.add(np.stack(batch))
+                batch = []
             stacks.push(step.frame)
             rewards.append(float(step.reward[0]))
             ended = bool(step.terminated[0] or step.truncated[0])
             over = step.terminated[0] or step.life_lost[0]
             discounts.append(0.0 if over else agent.config.learning.discount)
-    if waiting:
-        measure.add(np.stack(waiting))
-    if sum(rewards) != trace.score:  # added up in the evaluation's order: equal to the last bit
-        raise ReplayDiffers(
+    if batch:
+        sampler.add(np.stack(batch))
+    if sum(rewards) != trace.score:  # summed in the same order as in the evaluation, hence equal
+        raise ReplayMismatch(
             f"episode {trace.episode} of the evaluation at {trace.evaluation:,} frames scored "
-            f"{sum(rewards):g} when played again, expected the {trace.score:g} of its trace; "
-            + _WHY_DIFFERENT
+            f"{sum(rewards):g} when replayed, expected the {trace.score:g} of its trace; " + _CAUSES
         )
     returns = _returns(rewards, discounts, agent.config.learning)
-    return Played(np.array(rewards), returns, ended, measure.values())
+    return ReplayedEpisode(np.array(rewards), returns, ended, sampler.values())
 
 
-def screens(trace: Trace, played: Played, steps: int) -> Iterator[NDArray[np.uint8]]:
-    """The game in colour, uint8 [H, W, 3]: `steps` states, then what the last action led to.
+def screens(trace: Trace, replayed: ReplayedEpisode, steps: int) -> Iterator[NDArray[np.uint8]]:
+    """The screen in colour, uint8 [H, W, 3], at `steps` states and after the last action.
 
     Raises:
-        ReplayDiffers: a reward is not the one that the agent's own view had.
+        ReplayMismatch: a reward differs from the replay's.
     """
     options = {**trace.options, **screen_options(trace.environment)}
     with make_environment(trace.environment, 1, **options) as environment:
@@ -171,46 +170,46 @@ def screens(trace: Trace, played: Played, steps: int) -> Iterator[NDArray[np.uin
         for number, step in enumerate(_steps(environment, trace)):
             if number == steps:
                 return
-            if step.reward[0] != played.rewards[number]:
-                raise ReplayDiffers(
+            if step.reward[0] != replayed.rewards[number]:
+                raise ReplayMismatch(
                     f"step {number} of {trace.environment} in colour gave reward "
-                    f"{step.reward[0]:g}, expected the {played.rewards[number]:g} of the agent's "
-                    "own view; " + _WHY_DIFFERENT
+                    f"{step.reward[0]:g}, expected the {replayed.rewards[number]:g} of the replay; "
+                    + _CAUSES
                 )
             yield environment.screen(0)
 
 
-_WHY_DIFFERENT = (
-    "the trace was changed, or the game's package is of another version than at training: "
-    "install that one, or evaluate again"
+_CAUSES = (
+    "the trace was changed, or the environment's package has another version than in training: "
+    "install that version, or evaluate again"
 )
 
 
 def _steps(environment: Environment, trace: Trace) -> Iterator[Step]:
-    """Play the actions of a trace in an environment that was started with its seed."""
+    """Step through the actions of a trace in an environment started with its seed."""
     for number, action in enumerate(trace.actions):
         step = environment.step(np.array([action], np.int64))
         yield step
         if (step.terminated[0] or step.truncated[0]) and number + 1 < len(trace.actions):
-            raise ReplayDiffers(
+            raise ReplayMismatch(
                 f"episode {trace.episode} of the evaluation at {trace.evaluation:,} frames ended "
-                f"after {number + 1} actions when played again, expected the {len(trace.actions)} "
-                "of its trace; " + _WHY_DIFFERENT
+                f"after {number + 1} actions when replayed, expected the {len(trace.actions)} "
+                "of its trace; " + _CAUSES
             )
 
 
 def _returns(
     rewards: list[float], discounts: list[float], learning: Learning | ActorCriticLearning
 ) -> NDArray[np.float64]:
-    returns, following = np.zeros(len(rewards)), 0.0
+    returns, next_return = np.zeros(len(rewards)), 0.0
     for t in reversed(range(len(rewards))):
         reward = float(np.clip(rewards[t], -1, 1)) if learning.clip_rewards else rewards[t]
-        following = returns[t] = reward + discounts[t] * following
+        next_return = returns[t] = reward + discounts[t] * next_return
     return returns
 
 
 def action_names(trace: Trace, num_actions: int) -> list[str]:
-    """What to call the actions of the trace's environment."""
+    """The names of the actions of the trace's environment."""
     family, game = parse_environment(trace.environment)
     names = [f"action {action}" for action in range(num_actions)]
     if family == "atari":
@@ -229,13 +228,13 @@ def _atari_names(game: str, *, original: bool) -> list[str]:
     from noisynet.envs.atari import ORIGINAL_PONG_ACTIONS
 
     ale, rom = ALEInterface(), roms.get_rom_path(game)
-    assert rom is not None  # the environment has just been made of it
+    assert rom is not None  # the environment was made from it
     ale.loadROM(rom)
-    names = [_spelt_out(action.name) for action in ale.getMinimalActionSet()]
+    names = [_action_name(action.name) for action in ale.getMinimalActionSet()]
     return [names[action] for action in ORIGINAL_PONG_ACTIONS] if original else names
 
 
-def _spelt_out(name: str) -> str:
+def _action_name(name: str) -> str:
     """ALE's "UPRIGHTFIRE" as "up right fire"."""
     if name == "NOOP":
         return "no-op"

@@ -1,4 +1,4 @@
-"""Numbers and letters of the panel: how a value is written, and in which font."""
+"""Number formats and fonts of the panel."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from PIL import ImageFont
 Font: TypeAlias = ImageFont.FreeTypeFont | ImageFont.ImageFont
 
 
-def round_unit(roughly: float) -> float:
-    """1, 2 or 5 times a power of ten, at least `roughly`."""
-    power = 10.0 ** math.floor(math.log10(roughly))
-    return next(unit * power for unit in (1, 2, 5, 10) if unit * power >= roughly)
+def round_unit(minimum: float) -> float:
+    """The smallest of 1, 2 and 5 times a power of ten that is at least `minimum`."""
+    power = 10.0 ** math.floor(math.log10(minimum))
+    return next(unit * power for unit in (1, 2, 5, 10) if unit * power >= minimum)
 
 
-def tick(value: float, unit: float) -> str:
-    """A multiple of `unit`, to as many decimals as that has."""
+def tick_text(value: float, unit: float) -> str:
+    """A multiple of `unit`, with as many decimals as `unit` has."""
     decimals = max(0, -math.floor(math.log10(unit) + 1e-9))
     return f"{value:.{decimals}f}".replace("-", "−")
 
@@ -31,18 +31,18 @@ def number_text(value: float) -> str:
     return text.replace("-", "−")
 
 
-def fitting(text: str, size: int, room: int, *, bold: bool = False) -> Font:
-    """The largest font up to `size`, but of at least 14 pixels, in which the text fits."""
-    while size > 14 and font_of(size, bold=bold).getlength(text) > room:
+def fitting_font(text: str, size: int, width: int, *, bold: bool = False) -> Font:
+    """The largest font from 14 to `size` pixels in which the text fits into `width` pixels."""
+    while size > 14 and load_font(size, bold=bold).getlength(text) > width:
         size -= 1
-    return font_of(size, bold=bold)
+    return load_font(size, bold=bold)
 
 
 _fonts: dict[tuple[int, bool], Font] = {}
 
 
-def font_of(size: int, *, bold: bool = False) -> Font:
-    """DejaVu Sans, which comes with matplotlib and has the Greek letters; else Pillow's own."""
+def load_font(size: int, *, bold: bool = False) -> Font:
+    """DejaVu Sans, which has Greek letters, if matplotlib is installed; otherwise Pillow's."""
     if (size, bold) not in _fonts:
         name = "DejaVuSans-Bold.ttf" if bold else "DejaVuSans.ttf"
         spec = importlib.util.find_spec("matplotlib")

@@ -1,4 +1,4 @@
-"""From a run folder to an mp4 of one of its evaluation episodes."""
+"""Renders an evaluation episode of a run as mp4."""
 
 from __future__ import annotations
 
@@ -20,7 +20,13 @@ from noisynet.layers import noisy_layers, sigma_summary
 from noisynet.loops import load_agent
 from noisynet.runs import RunFolder, Trace
 from noisynet.runs.files import storage_errors, temporary_name
-from noisynet.watch.episode import Played, action_names, choose_trace, play, screens
+from noisynet.watch.episode import (
+    ReplayedEpisode,
+    action_names,
+    choose_trace,
+    replay,
+    screens,
+)
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -28,25 +34,25 @@ if TYPE_CHECKING:
     from noisynet.watch.panel import Caption
 
 STEPS_PER_SECOND: Final = {"atari": 15, "minatar": 10, "deep_sea": 3, "gym": 30}
-"""How fast each family plays: Atari's 60 frames per second at 4 for each step, others by feel."""
+"""Playback speed: Atari has 60 frames per second and 4 per step, others are easy to follow."""
 
 _MIN_GAME_HEIGHT = 600
-_BT709 = 1  # the same number for primaries, transfer and matrix
+_BT709 = 1  # of primaries, transfer and matrix alike
 _LIMITED_RANGE = 1
 
 
 @dataclass(frozen=True)
-class Rendered:
-    """A video that was made.
+class RenderedVideo:
+    """A rendered video.
 
     Attributes:
-        path: where it lies.
-        frames: how many frames it has: one for each step, then the end for a second.
-        seconds: how long it plays.
+        path: of the file.
+        frames: how many it has: one for each step, and one second of the end.
+        seconds: its duration.
         score: the episode's score.
         trace: the episode.
         weights_frames: training frames of the weights whose values are shown.
-        notes: what the user should be told, a sentence each.
+        notes: for the user, a sentence each.
     """
 
     path: Path
@@ -67,27 +73,27 @@ def render_episode(
     samples: int = 32,
     max_steps: int | None = None,
     device: torch.device | str = "cpu",
-) -> Rendered:
-    """Render a traced evaluation episode in colour, beside what the noise does to its values.
+) -> RenderedVideo:
+    """Render a traced evaluation episode in colour, next to the spread of its values under noise.
 
-    The values are those of the run's newest checkpoint, which may be newer than the episode: the
-    panel names both. The run is neither locked nor changed.
+    The values are those of the newest checkpoint, which may be newer than the episode: the panel
+    names both. The run is neither locked nor changed.
 
     Args:
         run: the run folder.
-        output: the mp4 to write; one that exists is replaced once the new one is whole.
-        episode: "best" for the highest score of all evaluations, "last" for the newest
-            evaluation's last, or a number within the newest evaluation, from 0.
-        noise: whether to show an episode played with noise or with mean weights; where there are
-            none, one of the others.
-        samples: how many draws of the noise the spread of each Q is over.
-        max_steps: show only the first steps; the whole episode is checked all the same.
-        device: where the network lives.
+        output: the mp4 to write; an existing one is replaced once the new one is complete.
+        episode: "best" for the highest score of all evaluations, "last" for the last of the newest
+            evaluation, or a number within the newest evaluation, from 0.
+        noise: show an episode played with noise or with mean weights; if there is none, one of the
+            others.
+        samples: the number of noise samples for the spread of values.
+        max_steps: show only the first steps; the whole episode is checked nevertheless.
+        device: of the network.
 
     Raises:
         ImportError: PyAV or Pillow is missing.
-        RunError: the run, its checkpoint or the episode is missing or damaged; `ReplayDiffers` if
-            the episode played again is not what its trace says; `StorageError` if the disk refuses.
+        RunError: the run, its checkpoint or the episode is missing or damaged; `ReplayMismatch` if
+            the replayed episode differs from its trace; `StorageError` if the disk fails.
         ValueError: an argument is out of range.
     """
     av = import_extra("av", "video")
@@ -99,21 +105,23 @@ def render_episode(
     trace, notes = choose_trace(folder, episode, noise)
     total = len(trace.actions)
     steps = total if max_steps is None else min(max_steps, total)
-    played = play(trace, agent, steps=steps, samples=samples)
-    verdict = _verdict(played, steps, total)
-    if verdict == "cut off":
-        notes.append("the evaluation ended before this episode did")
+    replayed = replay(trace, agent, steps=steps, samples=samples)
+    outcome = _outcome(replayed, steps, total)
+    if outcome == "truncated":
+        notes.append("the evaluation ended before this episode")
     if weights_frames != trace.evaluation:
         notes.append(
             f"the episode was played at {trace.evaluation:,} training frames; the values shown are "
-            f"of the weights at {weights_frames:,}"
+            f"those of the weights at {weights_frames:,}"
         )
     caption = _caption(trace, agent, weights_frames, samples)
     rate = STEPS_PER_SECOND[parse_environment(trace.environment)[0]]
-    with _whole_file(output) as path:
-        pictures = _pictures(trace, played, caption, steps, verdict, hold=rate)
+    with _atomic_file(output) as path:
+        pictures = _pictures(trace, replayed, caption, steps, outcome, hold=rate)
         frames = _encode(av, path, rate, pictures)
-    return Rendered(output, frames, frames / rate, trace.score, trace, weights_frames, tuple(notes))
+    return RenderedVideo(
+        output, frames, frames / rate, trace.score, trace, weights_frames, tuple(notes)
+    )
 
 
 def _check_arguments(output: Path, samples: int, max_steps: int | None) -> None:
@@ -125,10 +133,10 @@ def _check_arguments(output: Path, samples: int, max_steps: int | None) -> None:
         raise ValueError(f"expected max_steps of at least 1, got {max_steps}")
 
 
-def _verdict(played: Played, steps: int, total: int) -> str:
+def _outcome(episode: ReplayedEpisode, steps: int, total: int) -> str:
     if steps < total:
         return "shown"
-    return "game over" if played.ended else "cut off"
+    return "game over" if episode.ended else "truncated"
 
 
 def _caption(trace: Trace, agent: Agent, weights_frames: int, samples: int) -> Caption:
@@ -166,30 +174,36 @@ def _count(frames: int) -> str:
 
 
 def _pictures(
-    trace: Trace, played: Played, caption: Caption, steps: int, verdict: str, *, hold: int
+    trace: Trace,
+    replayed: ReplayedEpisode,
+    caption: Caption,
+    steps: int,
+    outcome: str,
+    *,
+    hold: int,
 ) -> Iterator[Image]:
-    """One for each step, then `hold` of where the last action led."""
+    """One picture for each step, then the end `hold` times."""
     from noisynet.watch.panel import Panel
 
     panel = None
-    for number, screen in enumerate(screens(trace, played, steps)):
+    for number, screen in enumerate(screens(trace, replayed, steps)):
         if panel is None:
-            panel = Panel(caption, played, trace.actions, len(screen) * _enlargement(screen))
+            panel = Panel(caption, replayed, trace.actions, len(screen) * _enlargement(screen))
         if number < steps:
             yield _beside(screen, panel.draw(number))
         else:
-            last = _beside(screen, panel.draw(steps - 1, verdict))
+            last = _beside(screen, panel.draw(steps - 1, outcome))
             yield from (last for _ in range(hold))
 
 
 def _enlargement(screen: NDArray[np.uint8]) -> int:
-    """A whole number, so that pixels stay square."""
+    """An integer, so that pixels stay square."""
     height: int = screen.shape[0]
     return max(1, -(-_MIN_GAME_HEIGHT // height))
 
 
 def _beside(screen: NDArray[np.uint8], panel: Image) -> Image:
-    """The screen, enlarged, left of the panel; sides are even, as H.264 needs."""
+    """The enlarged screen to the left of the panel; both sides are even, as H.264 requires."""
     from PIL import Image
 
     scale = _enlargement(screen)
@@ -204,8 +218,8 @@ def _beside(screen: NDArray[np.uint8], panel: Image) -> Image:
 
 
 @contextmanager
-def _whole_file(output: Path) -> Iterator[Path]:
-    """A name to write to, which becomes `output` if all goes well and nothing if not."""
+def _atomic_file(output: Path) -> Iterator[Path]:
+    """A temporary path that is renamed to `output` on success and deleted on failure."""
     with storage_errors("write", output):
         output.parent.mkdir(parents=True, exist_ok=True)
         temporary = temporary_name(output)
@@ -219,7 +233,7 @@ def _whole_file(output: Path) -> Iterator[Path]:
 
 
 def _encode(av: Any, path: Path, rate: int, pictures: Iterator[Image]) -> int:
-    """Write pictures as mp4, H.264 where this PyAV has it; returns how many."""
+    """Write pictures as mp4, in H.264 if PyAV has it; returns their number."""
     count, stream = 0, None
     with av.open(str(path), "w", format="mp4", options={"movflags": "+faststart"}) as container:
         for count, picture in enumerate(pictures, start=1):

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 import re
-import signal
 import sys
 from pathlib import Path
 
 import pytest
 
-from noisynet.cli.train import stopping
+from noisynet.runs import EXIT_LOCKED, RunFolder
 
 from .calling import SHORT, invoke
 
@@ -21,7 +21,7 @@ def test_without_a_terminal_a_run_prints_its_evaluations_and_no_progress(
     run, said = trained
     lines = said.splitlines()
     pattern = r"frame (100|200): score -?\d+\.\d\d with noise (on|off), 10 episodes"
-    assert lines[0] == "noisynet-dqn on deep_sea/4: device cpu, compute auto"
+    assert lines[0] == "noisynet-dqn on deep_sea/4: device cpu, compute kernels, 1 thread"
     assert all(re.fullmatch(pattern, line) for line in lines[1:-1])
     assert len(lines[1:-1]) == 4
     assert re.fullmatch(r"finished: 200 frames, score -?\d+\.\d\d, in .*seed-0", lines[-1])
@@ -48,15 +48,12 @@ def test_no_tensorboard_writes_none(tmp_path: Path) -> None:
     assert not (tmp_path / "run" / "tensorboard").exists()
 
 
-def test_only_a_second_ctrl_c_ends_a_run_at_once() -> None:
-    with stopping() as stop:
-        assert not stop()
-        for _ in range(2):
-            signal.raise_signal(signal.SIGTERM)
-            assert stop()
-        signal.raise_signal(signal.SIGINT)
-        with pytest.raises(KeyboardInterrupt):
-            signal.raise_signal(signal.SIGINT)
+def test_a_run_locked_by_another_process_has_its_own_exit_code(trained: tuple[Path, str]) -> None:
+    run = trained[0]
+    with RunFolder(run).lock():
+        ended = invoke(*SHORT, "--out", str(run.parents[3]))
+    assert ended.exit_code == EXIT_LOCKED
+    assert f"process {os.getpid()}" in ended.output
 
 
 def test_without_the_package_a_run_trains_without_tensorboard_and_says_so_once(

@@ -37,6 +37,22 @@ def test_little_noise_warms_up_uniformly_unless_told_otherwise(
 
 
 @pytest.mark.parametrize(
+    ("settings", "evaluation"),
+    [
+        ({}, "on"),
+        ({"used_in": "acting"}, "on"),
+        ({"used_in": "learning"}, "off"),
+        ({"used_in": "learning", "evaluation": "on"}, "on"),
+    ],
+    ids=str,
+)
+def test_the_score_is_with_noise_if_the_agent_acts_with_noise(
+    settings: dict[str, Any], evaluation: str
+) -> None:
+    assert NoisyWeights(**settings).evaluation == evaluation
+
+
+@pytest.mark.parametrize(
     ("settings", "hidden"),
     [
         ([], (512,)),

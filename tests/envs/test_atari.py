@@ -1,4 +1,4 @@
-"""Atari against the emulator's own interface, stepped by hand."""
+"""Atari against ALE's single-environment interface."""
 
 from __future__ import annotations
 

@@ -83,13 +83,12 @@ def test_a_locked_run_is_not_started_and_is_polled_until_it_is_released(
     with folder.lock():
         job, log = run_job(spec, "/no/such/program")
         job.poll()
-        assert job.state is JobState.LOCKED
+        assert job.state.value == "locked"
         assert [message.split(" (")[0] for message in log] == [
             f"locked by process {os.getpid()} on {socket.gethostname()}"
         ]
     job.poll()
-    assert job.state is JobState.WAITING
-    assert job.started
+    assert (job.state, job.started) == (JobState.WAITING, True)
 
 
 def test_the_command_of_a_process(spec: RunSpec) -> None:

@@ -1,17 +1,142 @@
-"""Errors of `--on ray` before a cluster is used; sweeps on a cluster: test_ray_cluster.py."""
+"""The Ray runner against a fake Ray; sweeps on a cluster: test_ray_cluster.py."""
 
 from __future__ import annotations
 
+import signal
 import socket
 import sys
+from collections.abc import Callable, Iterator
 from io import StringIO
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from rich.console import Console
 
-from noisynet.experiments import run_sweep
+from noisynet.experiments import SweepSummary, build_plan, run_sweep
+from noisynet.experiments.job import PROGRAM, ProcessOptions
+from noisynet.experiments.ray_runner import run_job
+
+
+class RayError(Exception):
+    """Ray's base class."""
+
+
+class TaskCancelledError(RayError):
+    """Ray's."""
+
+
+class WorkerCrashedError(RayError):
+    """Ray's."""
+
+
+class FakeRay:
+    """Runs every task at once, in this process.
+
+    Attributes:
+        crashes: how many tasks are lost before one succeeds.
+        requests: the resources and arguments of every task.
+    """
+
+    exceptions = SimpleNamespace(RayError=RayError, TaskCancelledError=TaskCancelledError)
+
+    def __init__(self) -> None:
+        self.crashes = 0
+        self.requests: list[tuple[dict[str, Any], tuple[Any, ...]]] = []
+
+    def is_initialized(self) -> bool:
+        return True
+
+    def nodes(self) -> list[dict[str, Any]]:
+        return [{"Alive": True, "Resources": {"CPU": 2.0}}, {"Alive": False, "Resources": {}}]
+
+    def get_runtime_context(self) -> Any:
+        return SimpleNamespace(get_node_id=lambda: "node-7")
+
+    def remote(self, function: Callable[..., Any]) -> Any:
+        def options(**resources: Any) -> Any:
+            def submit(*arguments: Any) -> int:
+                self.requests.append((resources, arguments))
+                return len(self.requests) - 1
+
+            return SimpleNamespace(remote=submit)
+
+        self.function = function
+        return SimpleNamespace(options=options)
+
+    def wait(self, tasks: list[int], **_: Any) -> tuple[list[int], list[int]]:
+        return tasks[:1], tasks[1:]
+
+    def get(self, task: int) -> Any:
+        if self.crashes:
+            self.crashes -= 1
+            raise WorkerCrashedError("the worker died")
+        return self.function(*self.requests[task][1])
+
+
+@pytest.fixture
+def ray(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeRay]:
+    made, handler = FakeRay(), signal.getsignal(signal.SIGINT)
+    monkeypatch.setitem(sys.modules, "ray", made)
+    yield made
+    signal.signal(signal.SIGINT, handler)
+
+
+def sweep(out: Path, program: tuple[str, ...], agents: str = "dqn") -> tuple[SweepSummary, str]:
+    log = StringIO()
+    summary = run_sweep(
+        *("classic",),
+        out=out,
+        agents=agents,
+        environments="deep_sea/4",
+        seeds=1,
+        on="ray",
+        console=Console(file=log, width=200),
+        process_options=ProcessOptions("cuda", tensorboard=False, program=program),
+    )
+    return summary, log.getvalue()
+
+
+def test_a_failed_run_is_reported_with_its_node(tmp_path: Path, ray: FakeRay) -> None:
+    program = (sys.executable, "-c", "raise ValueError('no such game')")
+    summary, log = sweep(tmp_path, program)
+    assert [failure.reason for failure in summary.failures] == ["ValueError: no such game"]
+    assert "failed: ValueError: no such game, on node node-7" in log
+    (resources, arguments) = ray.requests[0]
+    assert (resources["num_cpus"], resources["num_gpus"]) == (1, 1)
+    assert arguments[0]["out"] == str(tmp_path.absolute())
+
+
+def test_workers_have_a_core_each_up_to_the_largest_node(tmp_path: Path, ray: FakeRay) -> None:
+    sweep(tmp_path, (sys.executable, "-c", "raise SystemExit(3)"), agents="a3c")
+    assert ray.requests[0][0]["num_cpus"] == 2
+
+
+@pytest.mark.parametrize(("crashes", "lost"), [(3, False), (4, True)])
+def test_a_lost_worker_is_retried_a_few_times(
+    tmp_path: Path, ray: FakeRay, crashes: int, lost: bool
+) -> None:
+    ray.crashes = crashes
+    summary, log = sweep(tmp_path, (sys.executable, "-c", "raise SystemExit(3)"))
+    assert "WorkerCrashedError; will resume from frame 0 on another node" in log
+    (failure,) = summary.failures
+    assert (failure.reason == "WorkerCrashedError, 4 times in a row without progress") is lost
+
+
+def test_the_default_program_is_that_of_the_node(tmp_path: Path, ray: FakeRay) -> None:
+    ray.crashes = 99
+    sweep(tmp_path, PROGRAM)
+    assert ray.requests[0][1][1] == {"device": "cuda", "tensorboard": False}
+
+
+def test_a_task_names_its_node_in_the_log_file(tmp_path: Path, ray: FakeRay) -> None:
+    plan = build_plan("classic", out=tmp_path, agents="dqn", environments="deep_sea/4", seeds=1)
+    options = {"program": (sys.executable, "-c", "raise SystemExit(3)")}
+    state, reason, node = run_job(plan.specs[0].to_json(), options, 1)
+    assert (state, node) == ("failed", "node-7")
+    assert reason == "the process exited with code 3 and no error message"
+    assert "node node-7, task of process" in plan.specs[0].log.read_text()
 
 
 def test_without_ray_the_error_names_the_install_command(

@@ -1,6 +1,6 @@
-"""Runs in real processes, and what is left of them.
+"""Short runs in real processes, and digests of their results.
 
-The folder is a package for the type checker's sake: it cannot tell two conftest.py apart.
+The folder is a package because mypy cannot tell two conftest.py apart otherwise.
 """
 
 from __future__ import annotations
@@ -8,27 +8,37 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
 
-from noisynet.config import Config, load_config
+from noisynet.config import load_config
 from noisynet.evaluation import make_configured_environment
-from noisynet.loops import identity
-from noisynet.loops.training import SCHEMA
+from noisynet.loops.run import checkpoint_identity
 from noisynet.replay import FrameStore
 from noisynet.runs import Checkpoint, RunFolder, load_newest
 
 ENVIRONMENT: Final = {**os.environ, "OMP_NUM_THREADS": "1", "COLUMNS": "200"}
 
+ACT: Final = "noisynet.agents.value:ValueAgent.act"
+CHECKPOINT: Final = "noisynet.loops.run:Run.checkpoint"
+EVALUATE: Final = "noisynet.agents.value:EvaluationPolicy.act"
+LOG: Final = "noisynet.runs.metrics:MetricsLog.append"
+"""Functions at whose calls a command can be sent a signal."""
+
+_A3C: Final = [
+    *("--set", "envs_per_worker=1", "--set", "learning.rollout_steps=5"),
+    *("--set", "network.hidden=[16]", "--set", "log_period_steps=50"),
+    *("--set", "evaluation.frames=60", "--set", "checkpoint_period_frames=150"),
+]
 # A few seconds each, with two evaluations and a handful of checkpoints.
 RUNS: Final[dict[str, list[str]]] = {
     "deep_sea": [
@@ -61,12 +71,30 @@ RUNS: Final[dict[str, list[str]]] = {
         *("--set", "evaluation.period_frames=600", "--set", "evaluation.frames=160"),
         *("--set", "checkpoint_period_frames=200", "--set", "log_period_steps=50"),
     ],
+    "a3c minatar": [
+        *("noisynet-a3c-factorised", "minatar/breakout", "--frames", "700"),
+        *("--workers", "1", *_A3C, "--set", "evaluation.period_frames=320"),
+    ],
+    "a3c recurrent": [
+        *("noisynet-a3c", "gym/CartPole-v1", "--frames", "700", "--workers", "1", *_A3C),
+        *("--set", "envs_per_worker=3", "--set", "recurrent=true", "--set", "network.cells=16"),
+        *("--set", "evaluation.period_frames=320"),
+    ],
+    "a3c pong": [
+        *("noisynet-a3c", "atari/pong", "--frames", "6000", "--workers", "1", *_A3C),
+        *("--set", "evaluation.period_frames=2000", "--set", "evaluation.frames=400"),
+        *("--set", "checkpoint_period_frames=700"),
+    ],
+    "a3c two workers": [
+        *("a3c", "gym/CartPole-v1", "--frames", "3000", "--workers", "2", "--patience", "1.5"),
+        *(*_A3C, "--set", "evaluation.period_frames=100000"),
+    ],
 }
 
 
 @dataclass
 class Ended:
-    """A command that has ended: its exit status, negative for a signal, and all it said."""
+    """A command that has ended: its exit status, negative for a signal, and its output."""
 
     status: int
     said: str
@@ -74,14 +102,14 @@ class Ended:
 
 @dataclass
 class Started:
-    """A command under way."""
+    """A running command."""
 
     pid: int
     output: Path
     warm: WarmProcess
 
     def until_stopped(self) -> str:
-        """Wait for the process to stop itself; what it has said by then."""
+        """Wait for the process to stop itself; return its output so far."""
         while True:
             state = Path(f"/proc/{self.pid}/stat").read_text().rpartition(") ")[2][0]
             assert state != "Z", self.output.read_text()
@@ -94,6 +122,7 @@ class Started:
         os.kill(self.pid, signal.SIGCONT)
 
     def wait(self) -> Ended:
+        """Wait for the process to exit."""
         status = self.warm.ask({"wait": self.pid})
         return Ended(status, self.output.read_text())
 
@@ -102,7 +131,7 @@ class WarmProcess:
     """See warm_process.py."""
 
     def __init__(self, scratch: Path) -> None:
-        self.scratch, self.count, self.threads = scratch, 0, 1
+        self.scratch, self.count = scratch, 0
         script = Path(__file__).with_name("warm_process.py")
         self.process = subprocess.Popen(
             [sys.executable, str(script)],
@@ -119,14 +148,16 @@ class WarmProcess:
         self.process.stdin.flush()
         return int(self.process.stdout.readline())
 
-    def start(self, arguments: Sequence[str], moments: Sequence[str | int] = ()) -> Started:
+    def start(
+        self, arguments: Sequence[str], moments: Sequence[str | int] = (), threads: int = 1
+    ) -> Started:
         self.count += 1
         output = self.scratch / f"{self.count}.txt"
         order = {
             "arguments": list(arguments),
             "output": str(output),
             "signal": list(moments),
-            "threads": self.threads,
+            "threads": threads,
         }
         return Started(self.ask(order), output, self)
 
@@ -135,11 +166,7 @@ class WarmProcess:
 
 
 class Bench:
-    """Short runs, their folders, and how uninterrupted ones end.
-
-    Inside `two_threads` updates of Atari agents are computed while they act. Uninterrupted runs
-    are on their own: that the threads change nothing is thereby shown, too.
-    """
+    """Runs short commands, and knows how uninterrupted ones end."""
 
     def __init__(self, warm: WarmProcess, folder: Path) -> None:
         self.warm, self.folder = warm, folder
@@ -155,56 +182,50 @@ class Bench:
         command: Sequence[str],
         at: tuple[str, int] | None = None,
         number: int = signal.SIGKILL,
+        threads: int = 1,
     ) -> Ended:
-        """The command in a forked process, sent a signal at its Nth event: see warm_process.py."""
-        return self.warm.start(command, (number, *at) if at else ()).wait()
+        """Run a command in a forked process; send a signal at its Nth event (warm_process.py).
+
+        `threads` is the number that torch would use by default.
+        """
+        return self.warm.start(command, (number, *at) if at else (), threads).wait()
 
     def start(self, command: Sequence[str], *stops: str | int) -> Started:
-        """The same without waiting; with an event and Ns, it stops (SIGSTOP) at each of them."""
+        """Start a command; with an event and numbers, it stops (SIGSTOP) at each of them."""
         return self.warm.start(command, (signal.SIGSTOP, *stops) if stops else ())
 
-    def popen(self, command: Sequence[str]) -> subprocess.Popen[str]:
-        """The command as a user gives it, in an interpreter of its own."""
+    def popen(self, command: Sequence[str], threads: int = 1) -> subprocess.Popen[str]:
+        """Start a command in a new interpreter, as a user does."""
         return subprocess.Popen(
             [sys.executable, "-m", "noisynet", *command],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
-            env={**ENVIRONMENT, "OMP_NUM_THREADS": str(self.warm.threads)},
+            env={**ENVIRONMENT, "OMP_NUM_THREADS": str(threads)},
         )
 
-    @contextmanager
-    def two_threads(self) -> Iterator[None]:
-        """Commands get two threads meanwhile."""
-        self.warm.threads = 2
-        yield
-        self.warm.threads = 1
-
-    def reference(self, kind: str, *more: str) -> dict[str, str]:
-        """What an uninterrupted run leaves."""
-        name = "-".join([kind, *more]).replace("/", "_")
+    def reference(self, kind: str, *more: str, threads: int = 1) -> dict[str, str]:
+        """Return the digests of an uninterrupted run."""
+        name = "-".join([kind, *more, str(threads)]).replace("/", "_")
         if name not in self.references:
             out = self.folder / name
-            ended = self.run(self.command(kind, out, *more))
+            ended = self.run(self.command(kind, out, *more), threads=threads)
             assert ended.status == 0, ended.said
             self.references[name] = remains(out / "run")
         return self.references[name]
 
     def remains(self, run: Path) -> dict[str, str]:
-        """SHA-256 of everything that a run leaves."""
+        """Return the SHA-256 of everything that a run has written."""
         return remains(run)
 
     def newest(self, run: Path) -> Checkpoint:
-        """The newest checkpoint as the package reads it, which must need no repair."""
+        """Load the newest checkpoint, which must need no repair."""
         folder = RunFolder(run)
         config = load_config(folder.read_config())
-        assert isinstance(config, Config)
         with make_configured_environment(config, 1) as environment:
-            expected = identity(config, environment.spec)
-        checkpoint, skipped = load_newest(
-            folder.checkpoints_path, schema=SCHEMA, identity=expected, repair=False
-        )
+            expected = checkpoint_identity(config, environment.spec)
+        checkpoint, skipped = load_newest(folder.checkpoints_path, **expected, repair=False)
         assert checkpoint is not None
         assert skipped == []
         return checkpoint
@@ -212,20 +233,36 @@ class Bench:
 
 @pytest.fixture(scope="session")
 def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
-    """Short runs and their uninterrupted ends."""
+    """Short runs, and the results of uninterrupted ones."""
     warm = WarmProcess(tmp_path_factory.mktemp("said"))
     yield Bench(warm, tmp_path_factory.mktemp("reference"))
     warm.close()
 
 
+@pytest.fixture(scope="session")
+def killed_run(bench: Bench, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run that was killed after three quarters of its budget."""
+    out = tmp_path_factory.mktemp("killed")
+    assert bench.run(bench.command("deep_sea", out), (ACT, 310)).status == -signal.SIGKILL
+    return out / "run"
+
+
+@pytest.fixture
+def run(killed_run: Path, tmp_path: Path) -> Path:
+    """A copy of the killed run."""
+    return Path(shutil.copytree(killed_run, tmp_path / "run"))
+
+
 def remains(run: Path) -> dict[str, str]:
-    """SHA-256 of everything that a run leaves: state, replay contents, metrics and traces."""
+    """Return the SHA-256 of a run's state, replay, metrics and traces."""
     newest = max((run / "checkpoints").glob("[0-9]" * 12))
-    parts = [newest / "tensors.safetensors", newest / "state.json", run / "metrics.jsonl"]
-    parts += sorted((run / "traces").iterdir())
-    found = {part.name: hashlib.sha256(part.read_bytes()).hexdigest() for part in parts}
-    state = json.loads((newest / "state.json").read_text())["loop"]["replay"]["store"]
-    return {"step": newest.name, "replay": _replay_digest(run / "replay", state)} | found
+    files = [newest / "tensors.safetensors", newest / "state.json", run / "metrics.jsonl"]
+    files += sorted((run / "traces").iterdir())
+    found = {file.name: hashlib.sha256(file.read_bytes()).hexdigest() for file in files}
+    found["step"] = newest.name
+    if loop := json.loads((newest / "state.json").read_text()).get("loop"):
+        found["replay"] = _replay_digest(run / "replay", loop["replay"]["store"])
+    return found
 
 
 def _replay_digest(folder: Path, state: dict[str, Any]) -> str:

@@ -1,4 +1,4 @@
-"""Gymnasium environments that fail in their own way, for runs in other processes (not a test)."""
+"""Gymnasium environments that fail, for runs in other processes (not a test)."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from numpy.typing import NDArray
 
 
 class Failing(gymnasium.Env[NDArray[np.float32], np.int64]):
-    """Episodes of 20 steps; what is wrong happens in the tenth of those with an odd seed.
+    """Episodes of 20 steps; those with an odd seed fail in the tenth.
 
     Args:
-        fault: "raise", "sleep", or "huge": a reward whose square is no number any more.
-        always: whether it happens in the others, too.
+        fault: "raise", "sleep", or "huge": a reward whose square overflows.
+        always: whether all episodes fail.
     """
 
     def __init__(self, fault: str, always: bool = False) -> None:
@@ -27,7 +27,7 @@ class Failing(gymnasium.Env[NDArray[np.float32], np.int64]):
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[NDArray[np.float32], dict[str, Any]]:
-        """Begin anew."""
+        """Start an episode."""
         super().reset(seed=seed, options=options)
         self.steps, self.wrong = 0, self.always or bool((seed or 0) % 2)
         return self._observation(), {}
@@ -35,7 +35,7 @@ class Failing(gymnasium.Env[NDArray[np.float32], np.int64]):
     def step(
         self, action: np.int64
     ) -> tuple[NDArray[np.float32], float, bool, bool, dict[str, Any]]:
-        """Earn 1, and go wrong."""
+        """Return a reward of 1, or fail."""
         self.steps += 1
         reward = 1.0
         if self.wrong and self.steps == 10:

@@ -1,4 +1,4 @@
-"""Gymnasium environments whose rewards go wrong, for runs in other processes (not a test)."""
+"""Gymnasium environments with invalid rewards, for runs in other processes (not a test)."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ FAULTS = {"Nan-v0": float("nan"), "Infinite-v0": float("inf"), "Huge-v0": 1e38}
 
 
 class FaultyRewards(gymnasium.Env[NDArray[np.float32], np.int64]):
-    """One endless episode whose steps earn 1 each, and from a certain one on what is wrong.
+    """An endless episode with rewards of 1, and invalid ones from a given step.
 
     Args:
-        reward: what is wrong.
-        from_step: from when on.
+        reward: the invalid reward.
+        from_step: first step with it.
     """
 
     def __init__(self, reward: float, from_step: int) -> None:
@@ -27,7 +27,7 @@ class FaultyRewards(gymnasium.Env[NDArray[np.float32], np.int64]):
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[NDArray[np.float32], dict[str, Any]]:
-        """Begin anew."""
+        """Start an episode."""
         super().reset(seed=seed, options=options)
         self.steps = 0
         return self._observation(), {}
@@ -35,7 +35,7 @@ class FaultyRewards(gymnasium.Env[NDArray[np.float32], np.int64]):
     def step(
         self, action: np.int64
     ) -> tuple[NDArray[np.float32], float, bool, bool, dict[str, Any]]:
-        """Whatever the action, go on."""
+        """Return the next reward."""
         self.steps += 1
         reward = self.fault if self.steps >= self.from_step else 1.0
         return self._observation(), reward, False, False, {}

@@ -1,7 +1,7 @@
-"""A worker that neither plays nor learns, for tests of whoever watches over it (not a test).
+"""A worker that neither plays nor learns, for tests of its supervisor (not a test).
 
-It is told what to do: `fault` names what it does wrong, `worker` who does it (all, if it is left
-out), `until` before which incarnation, and `after` how many updates of its own.
+Its options: `fault` names what goes wrong, `worker` in which worker (all by default), `until`
+before which incarnation, and `after` how many of its own updates.
 """
 
 from __future__ import annotations
@@ -15,32 +15,33 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from noisynet.loops.channel import Channel
-from noisynet.loops.handover import (
+from noisynet.loops.messages import (
     ERROR,
     GO,
     READY,
     REPORT,
-    STATE,
-    Job,
-    Report,
+    SNAPSHOT,
+    RolloutReport,
+    WorkerSetup,
     encode_error,
     encode_reports,
-    read_job,
+    read_setup,
 )
 from noisynet.loops.shared_state import END, SharedState, Slot
 
 ROLLOUT_STEPS = 5
-NO_TENSORS = (8).to_bytes(8, "little") + b"{}      "  # of safetensors
+NO_TENSORS = (8).to_bytes(8, "little") + b"{}      "  # an empty safetensors file
 
 
 def _misbehave(
-    told: dict[str, Any], job: Job, slot: Slot, updates: int, channel: Channel
+    options: dict[str, Any], setup: WorkerSetup, slot: Slot, updates: int, channel: Channel
 ) -> str | None:
-    """Do what is wrong, or say what is to be reported as such."""
-    mine = told.get("worker", job.worker) == job.worker
-    if not mine or job.incarnation >= told.get("until", 10**9) or updates < told.get("after", 0):
+    """Fail as told, or return the tensor to report as not finite."""
+    mine = options.get("worker", setup.worker) == setup.worker
+    in_time = setup.incarnation < options.get("until", 10**9)
+    if not mine or not in_time or updates < options.get("after", 0):
         return None
-    match told.get("fault"):
+    match options.get("fault"):
         case "raise":
             raise ValueError("the environment\nis out of order")
         case "sleep":
@@ -52,7 +53,7 @@ def _misbehave(
         case "deaf":
             channel.close()
             time.sleep(600)
-        case "slow":  # but alive
+        case "slow":  # but with heartbeats
             for _ in range(20):
                 time.sleep(0.05)
                 slot.beat()
@@ -61,22 +62,24 @@ def _misbehave(
     return None
 
 
-def pack(played: int) -> bytes:
-    """A state as real workers pack it, without tensors."""
+def encode_played(played: int) -> bytes:
+    """Encode a snapshot as real workers do, without tensors."""
     text = json.dumps({"played": played}).encode()
     return len(text).to_bytes(8, "little") + text + NO_TENSORS
 
 
-def unpack(state: bytes) -> int:
-    played: int = json.loads(state[8 : -len(NO_TENSORS)])["played"]
+def decode_played(snapshot: bytes) -> int:
+    played: int = json.loads(snapshot[8 : -len(NO_TENSORS)])["played"]
     return played
 
 
-def _work(told: dict[str, Any], job: Job, shared: SharedState, channel: Channel) -> NoReturn:
-    slot = shared.slots[job.worker]
-    if told.get("fault") == "raise at start":
+def _work(
+    options: dict[str, Any], setup: WorkerSetup, shared: SharedState, channel: Channel
+) -> NoReturn:
+    slot = shared.slots[setup.worker]
+    if options.get("fault") == "raise at start":
         raise RuntimeError("no such game")
-    played = 0 if job.state is None else unpack(job.state)
+    played = 0 if setup.snapshot is None else decode_played(setup.snapshot)
     channel.send(READY)
     wait(channel)
     slot.beat()
@@ -85,44 +88,45 @@ def _work(told: dict[str, Any], job: Job, shared: SharedState, channel: Channel)
         if shared.stop_at == END:
             os._exit(0)
         if shared.steps >= shared.stop_at:
-            channel.send(STATE, pack(played))
+            channel.send(SNAPSHOT, encode_played(played))
             wait(channel)
             slot.beat()
             continue
-        not_finite = _misbehave(told, job, slot, updates, channel)
-        time.sleep(told.get("seconds", 0.001))
+        not_finite = _misbehave(options, setup, slot, updates, channel)
+        time.sleep(options.get("seconds", 0.001))
         slot.beat()
         slot.count(ROLLOUT_STEPS, dropped=not_finite is not None)
         updates, played = updates + 1, played + 1
-        finished = [(job.worker, played, 1.0, ROLLOUT_STEPS)] if played % 3 == 0 else []
-        report = Report(
+        finished = [(setup.worker, played, 1.0, ROLLOUT_STEPS)] if played % 3 == 0 else []
+        report = RolloutReport(
             slot.steps, slot.updates, slot.dropped, not_finite, {"loss": 0.5}, finished, {}
         )
         channel.send(REPORT, encode_reports([report]))
 
 
 def wait(channel: Channel) -> None:
-    word = channel.wait()
-    if word is None or word[0] != GO:
+    message = channel.wait()
+    if message is None or message[0] != GO:
         os._exit(0)
 
 
-def main(told: dict[str, Any]) -> NoReturn:
-    """As the worker of the package is started."""
-    _, connection, block, order = map(int, sys.argv[1:5])
-    job = read_job(order)
+def main(options: dict[str, Any]) -> NoReturn:
+    """Start like a worker of the package."""
+    _, connection, memory, descriptor = map(int, sys.argv[1:5])
+    setup = read_setup(descriptor)
     channel = Channel.inherited(connection)
     try:
-        _work(told, job, SharedState(block, job.config["workers"], job.size), channel)
+        shared = SharedState(memory, setup.config["workers"], setup.size)
+        _work(options, setup, shared, channel)
     except Exception as error:
         channel.send(ERROR, encode_error(error))
         os._exit(1)
 
 
-def program(**told: Any) -> str:
-    """What the interpreter of a stub runs."""
+def program(**options: Any) -> str:
+    """Return what the interpreter of a stub runs."""
     return (
         "import json, sys; sys.path[:] = "
         f"[*json.loads(sys.argv[5]), {json.dumps(str(Path(__file__).parent))}]; "
-        f"from stub_worker import main; main({told!r})"
+        f"from stub_worker import main; main({options!r})"
     )

@@ -1,4 +1,4 @@
-"""Damaged files and disks that refuse: nothing is lost, nothing starts afresh in silence."""
+"""Damaged files and full or read-only disks: no result is lost, no run starts again."""
 
 from __future__ import annotations
 
@@ -13,27 +13,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from loops.conftest import ACT, CHECKPOINT
 from noisynet.runs import RunFolder, read_metrics
 
 if TYPE_CHECKING:
     from loops.conftest import Bench
-
-ACT = "noisynet.agents.value:ValueAgent.act"
-CHECKPOINT = "noisynet.loops.training:Training.checkpoint"
-
-
-@pytest.fixture(scope="session")
-def killed_run(bench: Bench, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run that was killed after three quarters of its way."""
-    out = tmp_path_factory.mktemp("killed")
-    assert bench.run(bench.command("deep_sea", out), (ACT, 310)).status == -signal.SIGKILL
-    return out / "run"
-
-
-@pytest.fixture
-def run(killed_run: Path, tmp_path: Path) -> Path:
-    """A copy of it."""
-    return Path(shutil.copytree(killed_run, tmp_path / "run"))
 
 
 def _generations(run: Path) -> list[Path]:
@@ -62,41 +46,41 @@ def _flip_all(path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("fault", "clip", "told", "soon"),
+    ("fault", "clip", "message", "within"),
     [
         ("Nan-v0", "false", "expected a finite reward from {name}, got nan after action ", 0),
         ("Nan-v0", "true", "expected a finite reward from {name}, got nan after action ", 0),
         ("Infinite-v0", "false", "expected a finite reward from {name}, got inf after action ", 0),
         ("Infinite-v0", "true", "expected a finite reward from {name}, got inf after action ", 0),
-        # Each can be stored; the sum over a batch is infinite as soon as it holds four of them.
+        # Each can be stored, but the sum over a batch with four of them is infinite.
         ("Huge-v0", "false", "expected a finite loss at update ", 30),
     ],
 )
-def test_rewards_that_cannot_be_learnt_from_stop_the_run_and_keep_a_finite_checkpoint(
+def test_invalid_rewards_stop_the_run_and_keep_a_finite_checkpoint(
     fault: str,
     clip: str,
-    told: str,
-    soon: int,
+    message: str,
+    within: int,
     bench: Bench,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.syspath_prepend(Path(__file__).parent)  # the other process has it from its script
+    monkeypatch.syspath_prepend(Path(__file__).parent)  # the forked process has it from its script
     name = f"gym/faulty_environments:{fault}"
     command = bench.command("deep_sea", tmp_path, "--set", f"learning.clip_rewards={clip}")
     command[command.index("deep_sea/4")] = name
     command += ["--set", "evaluation.period_frames=1000"]
     command += ["--set", 'environment_options.arguments={"from_step": 150}']
-    for _ in range(2):  # and it does so again from that checkpoint
+    for _ in range(2):  # and again from that checkpoint
         ended = bench.run(command)
         assert ended.status == 1, ended.said
-        assert told.format(name=name) in ended.said
+        assert message.format(name=name) in ended.said
         assert "Traceback" not in ended.said
         status = RunFolder(tmp_path / "run").read_status()
         assert status is not None
         assert status["state"] == "failed"
-        assert told.format(name=name) in status["reason"]
-        assert 149 <= status["frames"] <= 149 + soon
+        assert message.format(name=name) in status["reason"]
+        assert 149 <= status["frames"] <= 149 + within
         checkpoint = bench.newest(tmp_path / "run")
         assert 100 <= checkpoint.step <= status["frames"]
         assert all(bool(tensor.isfinite().all()) for tensor in checkpoint.tensors.values())
@@ -116,7 +100,7 @@ def test_rewards_that_cannot_be_learnt_from_stop_the_run_and_keep_a_finite_check
         (Path.unlink, "state.json"),
     ],
 )
-def test_a_damaged_newest_checkpoint_is_named_and_the_one_before_is_used(
+def test_a_damaged_newest_checkpoint_is_renamed_and_the_previous_one_used(
     damage: Callable[[Path], None], name: str, bench: Bench, run: Path
 ) -> None:
     before, newest = _generations(run)
@@ -124,27 +108,27 @@ def test_a_damaged_newest_checkpoint_is_named_and_the_one_before_is_used(
     ended = bench.run(bench.command("deep_sea", run.parent))
     assert ended.status == 0, ended.said
     step = int(newest.name)
-    assert f"checkpoint {step} is set aside as {newest.name}.corrupt: {name} " in ended.said
-    assert f"continuing from frame {int(before.name)}" in ended.said
+    assert f"checkpoint {step} is damaged and was renamed to {newest.name}.corrupt: {name} " in (
+        ended.said
+    )
+    assert f"resuming from frame {int(before.name)}" in ended.said
     assert newest.with_name(f"{newest.name}.corrupt").is_dir()
     assert bench.remains(run) == bench.reference("deep_sea")
 
 
-def test_a_run_whose_checkpoints_are_all_damaged_never_starts_afresh(
-    bench: Bench, run: Path
-) -> None:
+def test_a_run_with_damaged_checkpoints_only_never_starts_again(bench: Bench, run: Path) -> None:
     for generation in _generations(run):
         _truncate(generation / "tensors.safetensors")
     rows = (run / "metrics.jsonl").read_bytes()
-    for _ in range(2):  # nor when asked again
+    for _ in range(2):  # nor the second time
         ended = bench.run(bench.command("deep_sea", run.parent))
         assert ended.status == 1
-        assert "holds checkpoints, but none is usable" in ended.said
+        assert "has checkpoints, but none is usable" in ended.said
         assert "Traceback" not in ended.said
         assert (run / "metrics.jsonl").read_bytes() == rows
 
 
-def test_a_run_whose_checkpoints_were_removed_never_starts_afresh(bench: Bench, run: Path) -> None:
+def test_a_run_without_its_checkpoints_never_starts_again(bench: Bench, run: Path) -> None:
     shutil.rmtree(run / "checkpoints")
     rows = (run / "metrics.jsonl").read_bytes()
     ended = bench.run(bench.command("deep_sea", run.parent))
@@ -154,33 +138,33 @@ def test_a_run_whose_checkpoints_were_removed_never_starts_afresh(bench: Bench, 
 
 
 @pytest.mark.parametrize(
-    ("damage", "name", "told"),
+    ("damage", "name", "message"),
     [
         (_flip_all, "frames.bin", "do not match their SHA-256"),
         (_flip_all, "serials.bin", "are not all stored"),
         (_empty, "rewards.bin", "rewards.bin should have"),
         (Path.unlink, "frames.bin", "frames.bin should have"),
-        (_empty, "layout.json", "layout.json should describe the replay's files"),
+        (_empty, "layout.json", "layout.json should describe the replay files"),
     ],
 )
-def test_a_damaged_replay_is_named_and_refused(
-    damage: Callable[[Path], None], name: str, told: str, bench: Bench, run: Path
+def test_a_damaged_replay_is_detected(
+    damage: Callable[[Path], None], name: str, message: str, bench: Bench, run: Path
 ) -> None:
     damage(run / "replay" / name)
     ended = bench.run(bench.command("deep_sea", run.parent))
     assert ended.status == 1
-    assert told in ended.said
+    assert message in ended.said
     assert str(run / "replay") in ended.said
     assert "Traceback" not in ended.said
     assert len(_generations(run)) == 2
 
 
-def test_lost_rows_of_metrics_are_named_and_refused(bench: Bench, run: Path) -> None:
+def test_missing_rows_of_metrics_are_detected(bench: Bench, run: Path) -> None:
     _truncate(run / "metrics.jsonl")
     ended = bench.run(bench.command("deep_sea", run.parent))
     assert ended.status == 1
     assert "metrics.jsonl" in ended.said
-    assert "rows are lost" in ended.said
+    assert "rows are missing" in ended.said
 
 
 # --- disks ----------------------------------------------------------------------------------------
@@ -197,7 +181,7 @@ def _mount(*arguments: str) -> None:
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of two megabytes of its own."""
+    """A file system of two megabytes."""
     path = tmp_path / "disk"
     path.mkdir()
     _mount("-t", "tmpfs", "-o", "size=2m", "noisynet-test", str(path))
@@ -206,7 +190,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 
 
 def _fill(disk: Path, leave: int) -> Path:
-    """Fills `disk` but for `leave` bytes."""
+    """Fill `disk` up to `leave` bytes."""
     filler = disk / "filler"
     with filler.open("wb", buffering=0) as file, suppress(OSError):
         while True:
@@ -216,7 +200,7 @@ def _fill(disk: Path, leave: int) -> Path:
 
 
 @pytest.mark.parametrize("leave", [0, 3 * 4096])
-def test_a_full_disk_stops_the_run_with_a_message_and_loses_nothing(
+def test_a_full_disk_stops_the_run_and_loses_nothing(
     leave: int, bench: Bench, small_disk: Path
 ) -> None:
     command, run = bench.command("deep_sea", small_disk), small_disk / "run"
@@ -227,9 +211,9 @@ def test_a_full_disk_stops_the_run_with_a_message_and_loses_nothing(
     ended = started.wait()
     assert ended.status == 1, ended.said
     assert "No space left on device (errno 28); free some space on that disk" in ended.said
-    assert "it continues from the last good checkpoint" in ended.said
+    assert "to resume from the last good checkpoint" in ended.said
     assert "Traceback" not in ended.said
-    assert 0 < bench.newest(run).step <= 200  # whole, and nothing beside it is corrupt
+    assert 0 < bench.newest(run).step <= 200  # intact, and nothing else is corrupt
     assert read_metrics(run / "metrics.jsonl")
     filler.unlink()
     ended = bench.run(command)
@@ -237,7 +221,7 @@ def test_a_full_disk_stops_the_run_with_a_message_and_loses_nothing(
     assert bench.remains(run) == bench.reference("deep_sea")
 
 
-def test_a_disk_that_is_full_for_one_checkpoint_only_does_not_stop_the_run(
+def test_a_disk_that_is_full_at_one_checkpoint_does_not_stop_the_run(
     bench: Bench, small_disk: Path
 ) -> None:
     command, run = bench.command("deep_sea", small_disk), small_disk / "run"
@@ -248,7 +232,7 @@ def test_a_disk_that_is_full_for_one_checkpoint_only_does_not_stop_the_run(
     started.go_on()
     said = started.until_stopped()
     assert "cannot write the checkpoint" in said
-    assert "the checkpoint before is kept, and training goes on" in said
+    assert "the previous checkpoint is kept and training continues" in said
     assert bench.newest(run).step == before
     filler.unlink()
     started.go_on()
@@ -257,8 +241,8 @@ def test_a_disk_that_is_full_for_one_checkpoint_only_does_not_stop_the_run(
     assert bench.remains(run) == bench.reference("deep_sea")
 
 
-def test_a_run_never_ends_well_without_its_last_checkpoint(bench: Bench, small_disk: Path) -> None:
-    """The one after the last evaluation is refused, and so is the second try."""
+def test_a_run_never_finishes_without_its_last_checkpoint(bench: Bench, small_disk: Path) -> None:
+    """The one after the last evaluation fails, and so does the second attempt."""
     budget = ("--frames", "300")
     command, run = bench.command("deep_sea", small_disk, *budget), small_disk / "run"
     reference = bench.reference("deep_sea", *budget)
@@ -276,7 +260,7 @@ def test_a_run_never_ends_well_without_its_last_checkpoint(bench: Bench, small_d
     assert bench.remains(run) == reference
 
 
-def test_a_disk_without_room_for_the_first_checkpoint_stops_the_run_at_once(
+def test_a_disk_without_space_for_the_first_checkpoint_stops_the_run_at_once(
     bench: Bench, small_disk: Path
 ) -> None:
     command, run = bench.command("deep_sea", small_disk), small_disk / "run"
@@ -294,7 +278,7 @@ def test_a_disk_without_room_for_the_first_checkpoint_stops_the_run_at_once(
     assert bench.remains(run) == bench.reference("deep_sea")
 
 
-def test_a_disk_too_small_for_the_replay_is_refused_and_nothing_is_left(
+def test_a_disk_too_small_for_the_replay_fails_and_leaves_nothing(
     bench: Bench, small_disk: Path
 ) -> None:
     command = bench.command("deep_sea", small_disk / "runs")
@@ -304,11 +288,11 @@ def test_a_disk_too_small_for_the_replay_is_refused_and_nothing_is_left(
     assert " are free" in ended.said
     assert "Traceback" not in ended.said
     assert list(small_disk.iterdir()) == []
-    assert bench.run(command).status == 0  # the advice was to ask for less
+    assert bench.run(command).status == 0  # as the message advises
     assert bench.remains(small_disk / "runs" / "run") == bench.reference("deep_sea")
 
 
-def test_a_folder_from_before_is_kept_where_the_disk_has_no_room_for_the_replay(
+def test_an_existing_folder_is_kept_if_the_disk_has_no_space_for_the_replay(
     bench: Bench, small_disk: Path
 ) -> None:
     command, run = bench.command("deep_sea", small_disk), small_disk / "run"
@@ -324,7 +308,7 @@ def test_a_folder_from_before_is_kept_where_the_disk_has_no_room_for_the_replay(
     assert bench.remains(run) == bench.reference("deep_sea")
 
 
-def test_checkpoints_that_became_read_only_stop_the_run_and_stay_loadable(
+def test_a_checkpoint_folder_that_became_read_only_stops_the_run_and_stays_readable(
     bench: Bench, run: Path
 ) -> None:
     checkpoints = run / "checkpoints"
@@ -338,7 +322,7 @@ def test_checkpoints_that_became_read_only_stop_the_run_and_stay_loadable(
         started.go_on()
         ended = started.wait()
         assert ended.status == 1, ended.said
-        assert "the checkpoint before is kept, and training goes on" in ended.said
+        assert "the previous checkpoint is kept and training continues" in ended.said
         assert "Read-only file system (errno 30); remount that disk writable" in ended.said
         assert "Traceback" not in ended.said
         status = RunFolder(run).read_status()
@@ -353,10 +337,10 @@ def test_checkpoints_that_became_read_only_stop_the_run_and_stay_loadable(
 
 
 @pytest.mark.parametrize("fault", ["full", "read-only"])
-def test_a_disk_that_refuses_tensorboard_alone_does_not_stop_the_run(
+def test_a_full_or_read_only_tensorboard_folder_does_not_stop_the_run(
     fault: str, bench: Bench, run: Path
 ) -> None:
-    """It writes in a thread of its own, which must not print a traceback either."""
+    """TensorBoard writes in a thread, which must not print a traceback either."""
     events = run / "tensorboard"
     events.mkdir()
     _mount("-t", "tmpfs", "-o", "size=16k", "noisynet-test", str(events))
@@ -369,12 +353,12 @@ def test_a_disk_that_refuses_tensorboard_alone_does_not_stop_the_run(
     finally:
         subprocess.run(["umount", str(events)], check=True)
     assert ended.status == 0, ended.said
-    assert "TensorBoard is left out" in ended.said
+    assert "TensorBoard is switched off" in ended.said
     assert "Traceback" not in ended.said
     assert bench.remains(run) == bench.reference("deep_sea")
 
 
-def test_a_read_only_disk_is_refused_with_a_message(bench: Bench, small_disk: Path) -> None:
+def test_a_read_only_disk_fails_with_advice(bench: Bench, small_disk: Path) -> None:
     command = bench.command("deep_sea", small_disk)
     _mount("-o", "remount,ro", str(small_disk))
     ended = bench.run(command)

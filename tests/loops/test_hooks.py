@@ -1,4 +1,4 @@
-"""What observers of a run are told."""
+"""TensorBoard events of runs that are killed and resumed."""
 
 from __future__ import annotations
 
@@ -8,19 +8,16 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from loops.conftest import ACT, CHECKPOINT, EVALUATE
 from noisynet.loops.hooks import TensorBoard
 from noisynet.runs import RunFolder
 
 if TYPE_CHECKING:
     from loops.conftest import Bench
 
-ACT = "noisynet.agents.value:ValueAgent.act"
-EVALUATE = "noisynet.agents.value:EvaluationPolicy.act"
-CHECKPOINT = "noisynet.loops.training:Training.checkpoint"
-
 
 def curves(run: Path, *, as_written: bool = False) -> dict[str, list[tuple[int, float]]]:
-    """Every curve that TensorBoard shows of a run, or all that was ever written."""
+    """Return the curves that TensorBoard shows, or all events that were ever written."""
     events: Any = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
     accumulator = events.EventAccumulator(
         str(run / "tensorboard"), purge_orphaned_data=not as_written
@@ -28,7 +25,7 @@ def curves(run: Path, *, as_written: bool = False) -> dict[str, list[tuple[int, 
     accumulator.Reload()
     return {
         tag: [
-            # How fast it went is no part of the run's result.
+            # The speed is not part of the result.
             (event.step, 0.0 if tag == "train/steps_per_second" else event.value)
             for event in accumulator.Scalars(tag)
         ]
@@ -36,7 +33,7 @@ def curves(run: Path, *, as_written: bool = False) -> dict[str, list[tuple[int, 
     }
 
 
-def test_a_continued_run_shows_each_point_of_tensorboard_once(bench: Bench, tmp_path: Path) -> None:
+def test_a_resumed_run_shows_each_point_in_tensorboard_once(bench: Bench, tmp_path: Path) -> None:
     more = ("--tensorboard", "--set", "log_period_steps=10")
     whole = bench.command("deep_sea", tmp_path / "whole", *more)
     assert bench.run(whole).status == 0
@@ -46,10 +43,14 @@ def test_a_continued_run_shows_each_point_of_tensorboard_once(bench: Bench, tmp_
 
     command, run = bench.command("deep_sea", tmp_path / "killed", *more), tmp_path / "killed/run"
     kills: list[tuple[str, int, int]] = [
-        (ACT, 35, signal.SIGKILL),  # before the first checkpoint with a step
+        (ACT, 35, signal.SIGKILL),  # before the second checkpoint
         (ACT, 130, signal.SIGKILL),
-        (EVALUATE, 80, signal.SIGTERM),  # saved after the row of this frame, before its evaluation
-        (CHECKPOINT, 1, signal.SIGKILL),  # the evaluation is shown, but not yet saved
+        (
+            EVALUATE,
+            80,
+            signal.SIGTERM,
+        ),  # saved after the row of this frame and before its evaluation
+        (CHECKPOINT, 1, signal.SIGKILL),  # the evaluation is shown but not saved
         (ACT, 90, signal.SIGKILL),
     ]
     for event, number, kill in kills:
@@ -57,11 +58,11 @@ def test_a_continued_run_shows_each_point_of_tensorboard_once(bench: Bench, tmp_
         assert ended.status == (-kill if kill == signal.SIGKILL else 128 + kill), ended.said
     assert bench.run(command).status == 0
     written = curves(run, as_written=True)["sigma/head.q.0"]
-    assert len(written) > len(expected["sigma/head.q.0"]) + 2  # or this would show nothing
+    assert len(written) > len(expected["sigma/head.q.0"]) + 2  # some points were written twice
     assert curves(run) == expected
 
 
-def test_damaged_times_leave_tensorboard_out_and_the_run_goes_on(
+def test_a_damaged_timing_log_switches_tensorboard_off_and_the_run_continues(
     bench: Bench, tmp_path: Path
 ) -> None:
     command, run = bench.command("deep_sea", tmp_path), tmp_path / "run"
@@ -69,11 +70,11 @@ def test_damaged_times_leave_tensorboard_out_and_the_run_goes_on(
     (run / "timing.jsonl").write_text("no row\n")
     ended = bench.run([*command, "--tensorboard"])
     assert ended.status == 0, ended.said
-    assert "TensorBoard is left out from here on: line 1 of " in ended.said
+    assert "TensorBoard is switched off: line 1 of " in ended.said
     assert bench.remains(run) == bench.reference("deep_sea")
 
 
-def test_a_run_killed_before_tensorboard_was_told_anything_leaves_nothing(tmp_path: Path) -> None:
+def test_tensorboard_writes_nothing_before_the_run_starts(tmp_path: Path) -> None:
     board = TensorBoard(RunFolder(tmp_path))
     board.close()
     assert not list(tmp_path.iterdir())

@@ -1,4 +1,4 @@
-"""The agents learn: several seeds, real environments, the real command; minutes each."""
+"""Value agents learn: several seeds in real environments; minutes each."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(7200)]
 
 @dataclass(frozen=True)
 class Run:
-    """One run of the real command, on one core."""
+    """One run of the command line, on one core."""
 
     agent: str
     environment: str
@@ -30,7 +30,7 @@ class Run:
     settings: tuple[str, ...] = ()
 
     def train(self, out: Path) -> list[dict[str, Any]]:
-        """Its rows of metrics."""
+        """Train, and return the rows of metrics."""
         command = [sys.executable, "-m", "noisynet", "train", self.agent, self.environment]
         command += ["--frames", str(self.frames), "--seed", str(self.seed), "--out", str(out)]
         command += ["--no-tensorboard"]
@@ -52,14 +52,14 @@ def scores(rows: list[dict[str, Any]], noise: str) -> list[float]:
 
 @pytest.mark.parametrize("agent", ["dqn", "noisynet-dqn"])
 def test_cartpole_is_solved(agent: str, tmp_path: Path) -> None:
-    """In 2 of 3 seeds, at some evaluation, the pole stays up for 475 of 500 steps on average."""
+    """In 2 of 3 seeds the best evaluation has a mean return of at least 475."""
     runs = [Run(agent, "gym/CartPole-v1", 50_000, seed) for seed in range(3)]
     best = [max(scores(rows, "off")) for rows in train_all(runs, tmp_path)]
     assert sum(score >= 475 for score in best) >= 2, best
 
 
 def test_noise_solves_deep_sea_far_more_often_than_epsilon_greedy(tmp_path: Path) -> None:
-    """Held for an episode, noise finds what undirected exploration is punished for looking for."""
+    """Noise that is held for an episode explores deeply; ε-greedy does not."""
     common = (
         "environment_options.randomise_actions=false",
         "evaluation.period_frames=8000",

@@ -1,14 +1,14 @@
-"""A process that has imported everything once and forks for each command (not a test).
+"""A process that imports everything once and forks for each command (not a test).
 
-Starting an interpreter with torch takes three seconds, and these tests start a hundred runs. It
-reads one JSON object per line:
+An interpreter with torch takes three seconds to start, and these tests start a hundred runs. The
+process reads one JSON object per line:
     {"arguments": […], "output": PATH, "signal": [SIGNAL, EVENT, N, …], "threads": N} starts the
     command line and answers with its pid;
     {"wait": PID} answers with its exit status.
 
-EVENT is "files PART", an operation on a file whose path contains PART, or a function as
-"module:Class.name". Just before the Nth, the command is sent the signal, from within so that the
-moment is certain.
+EVENT is "files TEXT", an operation on a file whose path contains TEXT, or a function as
+"module:Class.name". The command sends itself the signal just before the Nth event, so that the
+moment is exact.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ import torch
 FILE_EVENTS = ("open", "os.mkdir", "os.rename", "os.remove", "os.rmdir", "os.truncate")
 
 
-def _signal_at_files(number: int, part: str, moments: list[int]) -> None:
+def _signal_at_files(number: int, text: str, moments: list[int]) -> None:
     calls = 0
 
     def hook(event: str, arguments: tuple[Any, ...]) -> None:
         nonlocal calls
-        if event in FILE_EVENTS and part in str(arguments[0]):
+        if event in FILE_EVENTS and text in str(arguments[0]):
             calls += 1
             if calls in moments:
                 os.kill(os.getpid(), number)
@@ -42,8 +42,8 @@ def _signal_at_calls(number: int, where: str, moments: list[int]) -> None:
     module, _, path = where.partition(":")
     *owners, name = path.split(".")
     owner: Any = importlib.import_module(module)
-    for part in owners:
-        owner = getattr(owner, part)
+    for attribute in owners:
+        owner = getattr(owner, attribute)
     original, calls = getattr(owner, name), 0
 
     def counted(*arguments: Any, **keywords: Any) -> Any:
@@ -63,8 +63,7 @@ def _run(order: dict[str, Any]) -> NoReturn:
         os.dup2(output, descriptor)
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     sys.argv = ["noisynet", *order["arguments"]]
-    # Told, not set: torch's own threads do not survive a fork, and a learner sets one for each.
-    torch.get_num_threads = lambda: order["threads"]
+    torch.set_num_threads(order["threads"])  # the parent has started none, so a fork is safe
     if order["signal"]:
         number, event, *moments = order["signal"]
         if event.startswith("files "):
@@ -87,7 +86,7 @@ def _run(order: dict[str, Any]) -> NoReturn:
 
 
 def main() -> None:
-    """Obey until the other end closes."""
+    """Handle orders until the other end closes."""
     for module in ("torch._dynamo", "noisynet.loops.launch", "gymnasium", "ale_py", "minatar"):
         try:
             importlib.import_module(module)

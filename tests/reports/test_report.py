@@ -6,7 +6,9 @@ import json
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
+from noisynet.cli import app
 from noisynet.reports import ReportError, ReportSummary, write_report
 from noisynet.reports.plotting import RenderedFigure
 
@@ -108,3 +110,20 @@ def test_every_agent_of_the_paper_is_reported_next_to_published_scores(tmp_path:
     assert "A3C, published, same games" in table
     figures = {path.stem for path in (tmp_path / "out" / "figures" / "atari").iterdir()}
     assert {"figure-1d", "figure-2", "figure-5", "figure-6", "figure-7", "figure-8"} <= figures
+
+
+@pytest.mark.usefixtures("no_drawing")
+def test_the_command_prints_the_page_and_skipped_folders(tmp_path: Path) -> None:
+    settings = {"frames": 200, "evaluation.period_frames": 100, "evaluation.frames": 50}
+    synthetic_study.write_run(
+        tmp_path / "runs" / "a", "dqn", "gym/A", 0, [1.0, 2.0], settings=settings
+    )
+    (tmp_path / "runs" / "b").mkdir()
+    (tmp_path / "runs" / "b" / "config.json").write_text("{")
+    ended = CliRunner().invoke(
+        app, ["report", str(tmp_path / "runs"), "-o", str(tmp_path / "report")]
+    )
+    assert ended.exit_code == 0, ended.output
+    assert ended.stdout.endswith(f"open {tmp_path / 'report' / 'index.html'}\n")
+    assert "Gymnasium: 1 agent, 1 environment, 1 seed, 1 run" in ended.stderr
+    assert "config.json is not JSON" in ended.stderr

@@ -1,4 +1,4 @@
-"""A3C learns, plain and noisy: several seeds, real environments, the real command; minutes each."""
+"""A3C learns: several seeds in real environments; minutes each."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(14400)]
 
 AGENTS: Final = ("a3c", "noisynet-a3c", "noisynet-a3c-factorised")
 SEEDS: Final = range(3)
-WORKERS: Final = 2  # as many as the smallest machine has cores
+WORKERS: Final = 2  # one per core of the smallest machine
 
 
 @dataclass(frozen=True)
 class Problem:
-    """What is to be learnt, and how well.
+    """An environment and the scores to reach.
 
     Attributes:
-        environment: its name.
-        frames: the budget.
-        by_chance: what acting at random earns.
-        expected: the best evaluation of each seed, in the mean over seeds, is at least this.
+        environment: name of the environment.
+        frames: budget.
+        by_chance: score of random actions.
+        expected: least mean, over seeds, of the best evaluation.
     """
 
     environment: str
@@ -43,7 +43,7 @@ BREAKOUT: Final = Problem("minatar/breakout", 300_000, 0.7, 3.5)
 
 
 def train(agent: str, problem: Problem, seed: int, out: Path) -> list[dict[str, Any]]:
-    """The rows of a run's metrics."""
+    """Train, and return the rows of metrics."""
     command = [sys.executable, "-m", "noisynet", "train", agent, problem.environment]
     command += ["--frames", str(problem.frames), "--seed", str(seed), "--out", str(out)]
     command += ["--workers", str(WORKERS), "--no-tensorboard"]
@@ -57,7 +57,7 @@ def scores(rows: list[dict[str, Any]], noise: str) -> list[float]:
 
 @pytest.mark.parametrize("agent", AGENTS)
 @pytest.mark.parametrize("problem", [CARTPOLE, BREAKOUT], ids=lambda problem: problem.environment)
-def test_it_learns_with_noise_on_and_off(problem: Problem, agent: str, tmp_path: Path) -> None:
+def test_a3c_learns_with_noise_on_and_off(problem: Problem, agent: str, tmp_path: Path) -> None:
     modes = ("off",) if agent == "a3c" else ("on", "off")
     best: dict[str, list[float]] = {noise: [] for noise in modes}
     for seed in SEEDS:

@@ -1,8 +1,7 @@
-"""Whole runs of A3C in real processes that are killed, stopped, and go on."""
+"""Runs of A3C in real processes that are killed, stopped and resumed."""
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import random
@@ -16,96 +15,25 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from noisynet.config import ActorCriticConfig, load_config
-from noisynet.evaluation import make_configured_environment
-from noisynet.loops.async_actors import SCHEMA, identity
+from loops.conftest import LOG
 from noisynet.loops.shared_state import SharedState
-from noisynet.runs import Checkpoint, RunFolder, load_newest, read_metrics
+from noisynet.runs import RunFolder, read_metrics
 
 if TYPE_CHECKING:
     from loops.conftest import Bench
 
-pytestmark = pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="looks into /proc")
+pytestmark = pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="needs /proc")
 
-LOG = "noisynet.runs.metrics:MetricsLog.append"
 EVALUATE = "noisynet.agents.actor_critic:ActorCriticPolicy.act"
-RESTORE = "noisynet.loops.crew:Crew.restore"
-TEND = "noisynet.loops.supervisor:Supervisor.tend"
-
-SHORT = [
-    *("--set", "envs_per_worker=1", "--set", "learning.rollout_steps=5"),
-    *("--set", "network.hidden=[16]", "--set", "log_period_steps=50"),
-    *("--set", "evaluation.frames=60", "--set", "checkpoint_period_frames=150"),
-]
-RUNS = {
-    "minatar": [
-        *("noisynet-a3c-factorised", "minatar/breakout", "--frames", "700"),
-        *("--workers", "1", *SHORT, "--set", "evaluation.period_frames=320"),
-    ],
-    "recurrent": [
-        *("noisynet-a3c", "gym/CartPole-v1", "--frames", "700", "--workers", "1", *SHORT),
-        *("--set", "envs_per_worker=3", "--set", "recurrent=true", "--set", "network.cells=16"),
-        *("--set", "evaluation.period_frames=320"),
-    ],
-    "pong": [
-        *("noisynet-a3c", "atari/pong", "--frames", "6000", "--workers", "1", *SHORT),
-        *("--set", "evaluation.period_frames=2000", "--set", "evaluation.frames=400"),
-        *("--set", "checkpoint_period_frames=700"),
-    ],
-    "two": [
-        *("a3c", "gym/CartPole-v1", "--frames", "3000", "--workers", "2", "--patience", "1.5"),
-        *(*SHORT, "--set", "evaluation.period_frames=100000"),
-    ],
-}
-
-
-def command(kind: str, out: Path, *more: str) -> list[str]:
-    return ["train", *RUNS[kind], "--out", str(out), "--name", "run", "--no-tensorboard", *more]
-
-
-def remains(run: Path) -> dict[str, str]:
-    """SHA-256 of everything that a run leaves."""
-    newest = max((run / "checkpoints").glob("[0-9]" * 12))
-    parts = [newest / "tensors.safetensors", newest / "state.json", run / "metrics.jsonl"]
-    parts += sorted((run / "traces").iterdir())
-    found = {part.name: hashlib.sha256(part.read_bytes()).hexdigest() for part in parts}
-    return {"step": newest.name} | found
-
-
-_REFERENCES: dict[tuple[str, ...], dict[str, str]] = {}
-
-
-def reference(bench: Bench, kind: str, *more: str) -> dict[str, str]:
-    """What an uninterrupted run leaves."""
-    if (kind, *more) not in _REFERENCES:
-        out = bench.folder / "-".join(["async", kind, *more]).replace("/", "_")
-        ended = bench.run(command(kind, out, *more))
-        assert ended.status == 0, ended.said
-        _REFERENCES[kind, *more] = remains(out / "run")
-    return _REFERENCES[kind, *more]
-
-
-def newest(run: Path) -> Checkpoint:
-    """The newest checkpoint as the package reads it, which must need no repair."""
-    folder = RunFolder(run)
-    config = load_config(folder.read_config())
-    assert isinstance(config, ActorCriticConfig)
-    with make_configured_environment(config, 1) as environment:
-        expected = identity(config, environment.spec)
-    checkpoint, skipped = load_newest(
-        folder.checkpoints_path, schema=SCHEMA, identity=expected, repair=False
-    )
-    assert checkpoint is not None
-    assert skipped == []
-    return checkpoint
-
+RESTORE = "noisynet.loops.worker_pool:WorkerPool.restore"
+POLL = "noisynet.loops.supervisor:Supervisor.poll"
 
 _WATCHED: list[Watched] = []
 
 
 @pytest.fixture(autouse=True)
-def _nobody_is_left() -> Iterator[None]:
-    """Whatever a test has come to."""
+def _kill_all() -> Iterator[None]:
+    """Leave no process behind."""
     yield
     for run in _WATCHED:
         if run.process.poll() is None:
@@ -115,7 +43,7 @@ def _nobody_is_left() -> Iterator[None]:
 
 
 class Watched:
-    """A run of the real command, in a session of its own, with a look at what its workers share."""
+    """A command in its own session, with access to the memory that its workers share."""
 
     def __init__(self, arguments: list[str], workers: int) -> None:
         self.workers = workers
@@ -132,16 +60,16 @@ class Watched:
         _WATCHED.append(self)
 
     def look(self) -> SharedState | None:
-        """The memory without a name, by the descriptor that the parent has of it."""
+        """Map the shared memory by the descriptor in the parent."""
         for link in Path(f"/proc/{self.process.pid}/fd").iterdir():
             try:
                 if str(link.readlink()).startswith("/memfd:noisynet"):
                     descriptor = os.open(link, os.O_RDWR)
-                    if os.fstat(descriptor).st_size > 8192:  # not a job
+                    if os.fstat(descriptor).st_size > 8192:  # not a setup
                         return SharedState(descriptor, self.workers, 1)
                     os.close(descriptor)
             except OSError:
-                continue  # closed meanwhile
+                continue  # closed in the meantime
         return None
 
     def until(self, condition: Callable[[], bool], seconds: float = 280) -> None:
@@ -162,7 +90,7 @@ class Watched:
         return shared
 
     def children(self) -> list[int]:
-        """The workers' pids, the oldest process first."""
+        """Return the pids of the workers, the oldest process first."""
         path = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children")
         return [int(pid) for pid in path.read_text().split()]
 
@@ -173,7 +101,7 @@ class Watched:
 
 
 def gone(pid: int) -> bool:
-    """Whether a process has ended; one that nobody has waited for yet counts as such."""
+    """Whether a process has ended; a zombie counts as ended."""
     try:
         state = Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2][0]
     except FileNotFoundError:
@@ -191,18 +119,18 @@ def until_gone(pids: list[int]) -> None:
 # --- one worker -----------------------------------------------------------------------------------
 
 
-def test_kills_at_every_kind_of_moment_leave_no_trace_of_a_run_with_one_worker(
+def test_kills_at_every_kind_of_event_leave_no_trace_with_one_worker(
     bench: Bench, tmp_path: Path
 ) -> None:
     stream = random.Random(5)
-    arguments = command("minatar", tmp_path)
+    arguments = bench.command("a3c minatar", tmp_path)
     moments = [
-        ("files /run/", stream.randint(2, 25)),  # while the folder is made
-        (TEND, stream.randint(1, 9)),  # while the worker starts
-        (LOG, stream.randint(30, 40)),  # with the first checkpoint behind it
+        ("files /run/", stream.randint(2, 25)),  # while the folder is created
+        (POLL, stream.randint(1, 9)),  # while the worker starts
+        (LOG, stream.randint(30, 40)),  # after the first checkpoint
         (RESTORE, 1),
         (EVALUATE, stream.randint(62, 115)),  # without noise, after a trace was written
-        ("files /checkpoints/.", stream.randint(2, 6)),  # in the midst of one
+        ("files /checkpoints/.", stream.randint(2, 6)),  # while writing one
     ]
     for event, number in moments:
         ended = bench.run(arguments, (event, number))
@@ -210,17 +138,17 @@ def test_kills_at_every_kind_of_moment_leave_no_trace_of_a_run_with_one_worker(
     ended = bench.run(arguments)
     assert ended.status == 0, ended.said
     assert "took over the lock" in ended.said
-    assert "continuing from frame" in ended.said
+    assert "resuming from frame" in ended.said
     assert "asynchronous" not in ended.said
-    assert remains(tmp_path / "run") == reference(bench, "minatar")
-    assert newest(tmp_path / "run").step == 700  # the budget is met exactly
+    assert bench.remains(tmp_path / "run") == bench.reference("a3c minatar")
+    assert bench.newest(tmp_path / "run").step == 700  # the budget is met exactly
 
 
-def test_ctrl_c_saves_a_recurrent_run_of_three_environments_and_it_goes_on_bit_for_bit(
+def test_ctrl_c_saves_a_recurrent_run_and_it_resumes_bit_for_bit(
     bench: Bench, tmp_path: Path
 ) -> None:
-    """In a terminal the signal reaches every process of the run at once."""
-    arguments = command("recurrent", tmp_path)
+    """In a terminal the signal reaches every process of the run."""
+    arguments = bench.command("a3c recurrent", tmp_path)
     run = Watched(arguments, workers=1)
     shared = run.until_each_has_updated()
     run.until(lambda: shared.steps > 200)
@@ -235,14 +163,14 @@ def test_ctrl_c_saves_a_recurrent_run_of_three_environments_and_it_goes_on_bit_f
     until_gone(workers)
     ended = bench.run(arguments)
     assert ended.status == 0, ended.said
-    assert remains(tmp_path / "run") == reference(bench, "recurrent")
+    assert bench.remains(tmp_path / "run") == bench.reference("a3c recurrent")
 
 
-# --- several --------------------------------------------------------------------------------------
+# --- two workers ---------------------------------------------------------------------------------
 
 
-def test_workers_end_with_their_parent_and_the_run_continues(bench: Bench, tmp_path: Path) -> None:
-    arguments = command("two", tmp_path)
+def test_workers_exit_with_their_parent_and_the_run_resumes(bench: Bench, tmp_path: Path) -> None:
+    arguments = bench.command("a3c two workers", tmp_path)
     run = Watched(arguments, workers=2)
     shared = run.until_each_has_updated()
     run.until(lambda: shared.steps > 400)
@@ -252,17 +180,18 @@ def test_workers_end_with_their_parent_and_the_run_continues(bench: Bench, tmp_p
     run.process.kill()
     until_gone(workers)
     run.end()
-    kept = newest(tmp_path / "run")
+    kept = bench.newest(tmp_path / "run")
     assert kept.step > 0
     ended = bench.run(arguments)
     assert ended.status == 0, ended.said
-    assert f"continuing from frame {kept.step:,} with weights, statistics, counters" in ended.said
-    assert "asynchronous: this is not bit for bit" in ended.said
-    assert 3000 <= newest(tmp_path / "run").step < 3000 + 2 * 5
+    assert f"resuming from frame {kept.step:,}; workers are asynchronous" in ended.said
+    assert 3000 <= bench.newest(tmp_path / "run").step < 3000 + 2 * 5
 
 
-def test_killed_and_hung_workers_come_back_and_sigterm_saves_the_run(tmp_path: Path) -> None:
-    run = Watched(command("two", tmp_path, "--frames", "100M"), workers=2)
+def test_killed_and_hung_workers_are_restarted_and_sigterm_saves_the_run(
+    bench: Bench, tmp_path: Path
+) -> None:
+    run = Watched(bench.command("a3c two workers", tmp_path, "--frames", "100M"), workers=2)
     run.until_each_has_updated()
     os.kill(run.children()[1], signal.SIGKILL)
     run.until_each_has_updated()
@@ -278,11 +207,11 @@ def test_killed_and_hung_workers_come_back_and_sigterm_saves_the_run(tmp_path: P
     assert "Traceback" not in said
     until_gone(workers)
     assert said.count("died (killed by SIGKILL)") == 3
-    assert said.count("died (no heartbeat for 1.5 s, so it was killed)") == 1
-    checkpoint = newest(tmp_path / "run")
+    assert said.count("died (no heartbeat for 1.5 s, killed)") == 1
+    checkpoint = bench.newest(tmp_path / "run")
     assert checkpoint.step == shared.steps
     assert sum(worker["deaths"] for worker in checkpoint.state["workers"]) == 4
-    # One that was killed while it was stopped goes on as itself.
+    # A worker that was killed during a stop keeps its incarnation.
     assert 1 <= sum(worker["incarnation"] for worker in checkpoint.state["workers"]) <= 4
     assert all(bool(tensor.isfinite().all()) for tensor in checkpoint.tensors.values())
     rows = read_metrics(tmp_path / "run" / "metrics.jsonl")
@@ -293,8 +222,10 @@ def test_killed_and_hung_workers_come_back_and_sigterm_saves_the_run(tmp_path: P
 # --- faults ---------------------------------------------------------------------------------------
 
 
-def failing(out: Path, fault: str, *more: str, workers: int = 1, always: bool = False) -> list[str]:
-    given = command("two", out, "--workers", str(workers), *more)
+def failing(
+    bench: Bench, out: Path, fault: str, *more: str, workers: int = 1, always: bool = False
+) -> list[str]:
+    given = bench.command("a3c two workers", out, "--workers", str(workers), *more)
     given[given.index("gym/CartPole-v1")] = "gym/failing_environments:Failing-v0"
     arguments = json.dumps({"fault": fault, "always": always})
     given += ["--set", f"environment_options.arguments={arguments}"]
@@ -303,41 +234,41 @@ def failing(out: Path, fault: str, *more: str, workers: int = 1, always: bool = 
 
 @pytest.fixture
 def with_failing_environments(monkeypatch: pytest.MonkeyPatch) -> None:
-    """For this process; others get it from their script, and workers from whoever starts them."""
+    """Make them importable here; forked processes and workers find them by themselves."""
     monkeypatch.syspath_prepend(Path(__file__).parent)
 
 
 @pytest.mark.usefixtures("with_failing_environments")
-def test_gradients_that_are_not_finite_are_dropped_and_counted(
-    bench: Bench, tmp_path: Path
-) -> None:
-    ended = bench.run(failing(tmp_path, "huge", "--frames", "300"))
+def test_non_finite_gradients_are_dropped_and_counted(bench: Bench, tmp_path: Path) -> None:
+    ended = bench.run(failing(bench, tmp_path, "huge", "--frames", "300"))
     assert ended.status == 0, ended.said
     run = tmp_path / "run"
     last = [row for row in read_metrics(run / "metrics.jsonl") if row["kind"] == "train"][-1]
-    # One roll-out of each episode with an odd seed, of which there are about half.
+    # One roll-out of each episode with an odd seed, about half of all.
     assert 1 <= last["dropped_updates"] <= 14
     assert last["updates"] + last["dropped_updates"] == 300 // 5
-    checkpoint = newest(run)
+    checkpoint = bench.newest(run)
     assert checkpoint.step == 300
     assert all(bool(tensor.isfinite().all()) for tensor in checkpoint.tensors.values())
 
 
 @pytest.mark.usefixtures("with_failing_environments")
-def test_gradients_that_stay_useless_end_the_run_and_name_the_tensor(
+def test_consecutive_non_finite_gradients_end_the_run_and_name_the_tensor(
     bench: Bench, tmp_path: Path
 ) -> None:
-    given = command("two", tmp_path, "--workers", "1", "--set", "learning.clip_rewards=false")
+    given = bench.command(
+        "a3c two workers", tmp_path, "--workers", "1", "--set", "learning.clip_rewards=false"
+    )
     given[given.index("gym/CartPole-v1")] = "gym/faulty_environments:Huge-v0"
     given += ["--set", 'environment_options.arguments={"from_step": 400}']
     ended = bench.run(given)
     assert ended.status == 1, ended.said
-    assert "expected a finite gradient, got 5 in a row of worker 0" in ended.said
+    assert "expected a finite gradient, got 5 consecutive gradients of worker 0" in ended.said
     assert "first in the gradient of 'hidden.0." in ended.said
     assert "Traceback" not in ended.said
-    checkpoint = newest(tmp_path / "run")
+    checkpoint = bench.newest(tmp_path / "run")
     assert 300 <= checkpoint.step <= 400
-    assert f"the last checkpoint, at frame {checkpoint.step}, is kept" in ended.said
+    assert "the last checkpoint is kept" in ended.said
     assert all(bool(tensor.isfinite().all()) for tensor in checkpoint.tensors.values())
     status = RunFolder(tmp_path / "run").read_status()
     assert status is not None
@@ -348,14 +279,14 @@ def test_gradients_that_stay_useless_end_the_run_and_name_the_tensor(
 @pytest.mark.timeout(600)
 @pytest.mark.usefixtures("with_failing_environments")
 @pytest.mark.parametrize("workers", [1, 4])
-def test_an_environment_that_raises_ends_the_run_with_its_last_words(
+def test_an_environment_that_raises_ends_the_run_with_its_error(
     workers: int, bench: Bench, tmp_path: Path
 ) -> None:
     """It raises in every first roll-out."""
     longer = ("--set", "learning.rollout_steps=40")
-    ended = bench.run(failing(tmp_path, "raise", *longer, workers=workers, always=True))
+    ended = bench.run(failing(bench, tmp_path, "raise", *longer, workers=workers, always=True))
     assert ended.status == 1, ended.said
-    assert "died 5 times in a row without an update in between, at last so: exit code 1: " in (
+    assert "died 5 times in a row without an update in between, last with exit code 1: " in (
         ended.said
     )
     assert "RuntimeError: the emulator gave up in step 10" in ended.said
@@ -363,26 +294,28 @@ def test_an_environment_that_raises_ends_the_run_with_its_last_words(
     assert (
         "RuntimeError: the emulator gave up" in (tmp_path / "run" / "worker-errors.txt").read_text()
     )
-    assert newest(tmp_path / "run").step >= 0
+    assert bench.newest(tmp_path / "run").step >= 0
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 @pytest.mark.usefixtures("with_failing_environments")
-def test_an_environment_that_hangs_is_left_behind(bench: Bench, tmp_path: Path) -> None:
-    ended = bench.run(failing(tmp_path, "sleep", "--frames", "200", workers=2))
+def test_a_worker_whose_environment_hangs_is_restarted(bench: Bench, tmp_path: Path) -> None:
+    ended = bench.run(failing(bench, tmp_path, "sleep", "--frames", "200", workers=2))
     assert ended.status == 0, ended.said
-    assert ended.said.count("no heartbeat for 1.5 s, so it was killed") >= 1
+    assert ended.said.count("no heartbeat for 1.5 s, killed") >= 1
 
 
-# --- longer ---------------------------------------------------------------------------------------
+# --- slow -----------------------------------------------------------------------------------------
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-def test_one_of_four_workers_is_killed_at_ten_random_moments(tmp_path: Path) -> None:
+def test_one_of_four_workers_is_killed_at_ten_random_times(bench: Bench, tmp_path: Path) -> None:
     stream = random.Random(10)
-    arguments = command("two", tmp_path, "--frames", "100M", "--workers", "4", "--patience", "4")
+    arguments = bench.command(
+        "a3c two workers", tmp_path, "--frames", "100M", "--workers", "4", "--patience", "4"
+    )
     run = Watched(arguments, workers=4)
     for _ in range(10):
         shared = run.until_each_has_updated()
@@ -394,13 +327,13 @@ def test_one_of_four_workers_is_killed_at_ten_random_moments(tmp_path: Path) -> 
     said = run.end(signal.SIGTERM)
     assert run.process.returncode == 143, said
     assert said.count("died (killed by SIGKILL)") == 10
-    checkpoint = newest(tmp_path / "run")
+    checkpoint = bench.newest(tmp_path / "run")
     assert checkpoint.step == shared.steps
     assert sum(worker["deaths"] for worker in checkpoint.state["workers"]) == 10
 
 
 class Life:
-    """One process of a run with one worker that will be killed, seen from outside."""
+    """One process of a run with one worker that will be killed."""
 
     def __init__(self, arguments: list[str], run: Path) -> None:
         self.run, self.started = run, time.time_ns()
@@ -423,7 +356,7 @@ class Life:
         return any((self.run / "checkpoints").glob(f".*.tmp-{self.watched.process.pid}"))
 
     def is_evaluating(self) -> bool:
-        """The trace with noise is written, the one without is not yet."""
+        """The trace with noise is written, the one without is not."""
         on = [path for path in (self.run / "traces").glob("*-on.*") if self.is_new(path)]
         return bool(on) and not self.is_new(
             max(on).with_name(max(on).name.replace("-on.", "-off."))
@@ -443,7 +376,7 @@ class Life:
         time.sleep(delay)
         self.watched.process.kill()
         said = self.watched.end()
-        # An early end of the run would make the rest of the kills pointless.
+        # The run must not finish before it is killed.
         assert self.watched.process.returncode == -signal.SIGKILL, said
 
 
@@ -458,17 +391,17 @@ TARGETS = [
 
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
-@pytest.mark.parametrize("kind", ["minatar", "pong"])
-def test_twenty_kills_at_random_moments_leave_no_trace_of_a_run_with_one_worker(
+@pytest.mark.parametrize("kind", ["a3c minatar", "a3c pong"])
+def test_twenty_kills_at_random_times_leave_no_trace_with_one_worker(
     kind: str, bench: Bench, tmp_path: Path, record_property: Any
 ) -> None:
     stream = random.Random(kind)
-    more = ["--frames", "12000"] if kind == "minatar" else ["--frames", "16000"]
-    arguments = command(kind, tmp_path, *more)
+    more = ["--frames", "12000"] if kind == "a3c minatar" else ["--frames", "16000"]
+    arguments = bench.command(kind, tmp_path, *more)
     targets = stream.sample(TARGETS, len(TARGETS))
     for target in targets:
         Life(arguments, tmp_path / "run").kill(target, stream)
-    record_property("frame", newest(tmp_path / "run").step)
+    record_property("frame", bench.newest(tmp_path / "run").step)
     ended = bench.run(arguments)
     assert ended.status == 0, ended.said
-    assert remains(tmp_path / "run") == reference(bench, kind, *more)
+    assert bench.remains(tmp_path / "run") == bench.reference(kind, *more)

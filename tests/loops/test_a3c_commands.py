@@ -1,20 +1,16 @@
-"""The commands for runs with workers: what they refuse, show and leave."""
+"""The command line for runs with workers."""
 
 from __future__ import annotations
 
-import io
 import json
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from rich.console import Console
 from typer.testing import CliRunner, Result
 
 from noisynet.cli import app
-from noisynet.loops import Health, Phase
-from noisynet.loops.terminal import Terminal, workers_line
 from noisynet.runs import read_metrics
 
 if TYPE_CHECKING:
@@ -32,11 +28,11 @@ def invoke(*arguments: str) -> Result:
     return CliRunner().invoke(app, arguments)
 
 
-# --- bad commands ---------------------------------------------------------------------------------
+# --- invalid commands ----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "message"),
     [
         (
             ["dqn", "deep_sea/4", "--workers", "4"],
@@ -51,12 +47,12 @@ def invoke(*arguments: str) -> Result:
         (["a3c", "deep_sea/4", "--set", "network.torso=nature"], "36×36"),
     ],
 )
-def test_bad_commands_are_refused_and_nothing_is_created(
-    arguments: list[str], told: str, tmp_path: Path
+def test_invalid_commands_fail_and_create_nothing(
+    arguments: list[str], message: str, tmp_path: Path
 ) -> None:
     ended = invoke("train", *arguments, "--out", str(tmp_path / "out"))
     assert ended.exit_code == 2, ended.output
-    assert told in ended.output
+    assert message in ended.output
     assert not (tmp_path / "out").exists()
 
 
@@ -65,23 +61,26 @@ def test_bad_commands_are_refused_and_nothing_is_created(
 
 @pytest.fixture(scope="module")
 def trained(bench: Bench, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
-    """A short run of one worker made by the command, and what that printed."""
+    """A short run with one worker, and the output of its command."""
     out = tmp_path_factory.mktemp("runs")
     ended = bench.run([*SHORT, "--workers", "1", "--out", str(out)])
     assert ended.status == 0, ended.said
     return out / "deep_sea/4/noisynet-a3c-factorised/seed-0", ended.said
 
 
-def test_a_run_that_nobody_watches_prints_its_evaluations(trained: tuple[Path, str]) -> None:
+def test_a_run_without_a_terminal_prints_its_settings_and_evaluations(
+    trained: tuple[Path, str],
+) -> None:
     run, said = trained
-    lines = said.splitlines()
+    first, *lines = said.splitlines()
+    assert first == ("noisynet-a3c-factorised on deep_sea/4: device cpu, compute torch, 1 thread")
     pattern = r"frame (10\d|200): score -?\d+\.\d\d with noise (on|off), 10 episodes"
     assert lines[0] == "noisynet-a3c-factorised on deep_sea/4: device cpu, compute auto"
     assert [bool(re.fullmatch(pattern, line)) for line in lines[1:]] == [True] * 4 + [False]
     assert re.fullmatch(rf"finished: 200 frames, score -?\d+\.\d\d, in {run}", lines[-1])
 
 
-def test_evaluate_plays_the_games_of_the_last_evaluation_again(trained: tuple[Path, str]) -> None:
+def test_evaluate_repeats_the_last_evaluation(trained: tuple[Path, str]) -> None:
     run, said = trained
     before = {path: path.stat().st_mtime_ns for path in sorted(run.rglob("*"))}
     ended = invoke("evaluate", str(run), "--frames", "40")
@@ -115,7 +114,7 @@ def test_tensorboard_has_the_curves_of_an_actor_critic(trained: tuple[Path, str]
     assert {"evaluation/noise_on", "evaluation/noise_off"} <= tags
 
 
-def test_rows_of_training_have_what_a_rollout_taught(trained: tuple[Path, str]) -> None:
+def test_rows_have_the_measures_of_rollouts(trained: tuple[Path, str]) -> None:
     rows = [row for row in read_metrics(trained[0] / "metrics.jsonl") if row["kind"] == "train"]
     assert [row["steps"] // 50 for row in rows] == [1, 2, 3, 4]
     for row in rows:
@@ -124,46 +123,12 @@ def test_rows_of_training_have_what_a_rollout_taught(trained: tuple[Path, str]) 
         assert set(row["sigma"]) == {"hidden.0", "policy", "value"}
 
 
-def test_the_same_command_with_other_workers_is_refused_and_says_what_the_folder_has(
+def test_the_same_command_with_another_number_of_workers_fails(
     trained: tuple[Path, str],
 ) -> None:
     out = trained[0].parents[3]
     ended = invoke(*SHORT, "--workers", "2", "--out", str(out))
     assert ended.exit_code == 1
     assert "workers: the folder has 1, this command has 2" in ended.output
-    assert "give the command this folder was made with" in ended.output
+    assert "give the command that the run was started with" in ended.output
     assert json.loads((trained[0] / "config.json").read_text())["workers"] == 1
-
-
-# --- a terminal -----------------------------------------------------------------------------------
-
-
-def test_the_line_of_workers_has_a_symbol_for_each_and_says_who_died() -> None:
-    workers = [
-        Health(Phase.RUNNING, 1200, 0),
-        Health(Phase.STARTING, 900, 2),
-        Health(Phase.RUNNING, 1100, 0),
-        Health(Phase.STOPPED, 1000, 1),
-    ]
-    assert workers_line(workers) == (
-        "workers ●◌●‖  ◌ 1 starting, ● 2 running, ‖ 1 stopped; 900 to 1,200 steps each; "
-        "died: worker 1 ×2, worker 3 ×1"
-    )
-
-
-def test_a_terminal_shows_progress_and_below_it_the_workers() -> None:
-    written = io.StringIO()
-    terminal = Terminal(1000, Console(file=written, force_terminal=True, width=150))
-    terminal.start()
-    terminal.started(0)
-    row = {"frames": 400, "score_last": 7.0, "loss": 0.5, "entropy": 1.25, "sigma": {"policy": 0.1}}
-    terminal.logged(row, 123.4)
-    terminal.watched([Health(Phase.RUNNING, 400, 0)])
-    terminal.noted("worker 0 died [twice]")
-    terminal.stop()
-    shown = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", written.getvalue())
-    assert "400/1,000 frames" in shown
-    assert "123 steps/s" in shown
-    assert "return 7  loss 0.5  entropy 1.25  Σ̄ policy 0.1000" in shown
-    assert "workers ●  ● 1 running; 400 to 400 steps each" in shown
-    assert "worker 0 died [twice]" in shown

@@ -1,4 +1,4 @@
-"""A run that is killed, anywhere and often, ends as if it never was."""
+"""Runs that are killed or stopped end with the same files as uninterrupted ones."""
 
 from __future__ import annotations
 
@@ -15,68 +15,69 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
+from loops.conftest import ACT, EVALUATE, LOG
 from noisynet.runs import RunFolder
 from noisynet.runs.lock import read_owner
 
 if TYPE_CHECKING:
     from loops.conftest import Bench
 
-ACT = "noisynet.agents.value:ValueAgent.act"
-LEARN = "noisynet.losses:value_loss"  # in the middle of an update
-EVALUATE = "noisynet.agents.value:EvaluationPolicy.act"
-LOG = "noisynet.runs.metrics:MetricsLog.append"
-LOAD = "noisynet.loops.training:Training._verify_replay"
-PLAY_AGAIN = "noisynet.loops.off_policy:OffPolicyLoop.play_again"
+LEARN = "noisynet.agents.value:ValueAgent.learn"
+VERIFY = "noisynet.loops.off_policy_trainer:OffPolicyTrainer._verify_replay"
+FAST_FORWARD = "noisynet.loops.episodes:Episodes.fast_forward"
 
 
-# --- kills at chosen places -----------------------------------------------------------------------
+# --- kills at chosen events -----------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
     "kind", ["minatar", "prioritised", pytest.param("atari", marks=pytest.mark.slow)]
 )
-def test_kills_at_every_kind_of_moment_leave_no_trace(
+def test_kills_at_every_kind_of_event_leave_no_trace(
     kind: str, bench: Bench, tmp_path: Path
 ) -> None:
     stream = random.Random(kind)
     command = bench.command(kind, tmp_path)
     moments = [
-        ("files /run/", stream.randint(2, 30)),  # while the folder is made
+        ("files /run/", stream.randint(2, 30)),  # while the folder is created
         (ACT, stream.randint(2, 14)),
         (LEARN, stream.randint(2, 8)),
-        (PLAY_AGAIN, 1),  # resuming
+        (FAST_FORWARD, 1),  # while resuming
         (EVALUATE, stream.randint(2, 55)),  # with noise
         (EVALUATE, stream.randint(62, 115)),  # without noise, after a trace was written
-        ("files /checkpoints/.", stream.randint(2, 6)),  # within its temporary folder
-        ("files /checkpoints/", stream.randint(7, 30)),  # anywhere around it
-        (LOAD, 1),
+        ("files /checkpoints/.", stream.randint(2, 6)),  # in a temporary folder
+        ("files /checkpoints/", stream.randint(7, 30)),  # anywhere near one
+        (VERIFY, 1),
         ("files /traces/", 2),
         (LOG, stream.randint(2, 9)),
     ]
-    with bench.two_threads():
-        for event, number in moments:
-            ended = bench.run(command, (event, number))
-            assert ended.status == -signal.SIGKILL, f"{event} {number}: {ended.said}"
-        ended = bench.run(command)
+    threads = 2  # by default; the run stores what it uses
+    for event, number in moments:
+        ended = bench.run(command, (event, number), threads=threads)
+        assert ended.status == -signal.SIGKILL, f"{event} {number}: {ended.said}"
+    ended = bench.run(command, threads=1)
     assert ended.status == 0, ended.said
     assert "took over the lock" in ended.said
-    assert "continuing from frame" in ended.said
-    assert bench.remains(tmp_path / "run") == bench.reference(kind)
+    assert "resuming from frame" in ended.said
+    stored = RunFolder(tmp_path / "run").read_config()["threads"]
+    assert stored == (2 if kind == "atari" else 1)
+    assert ("was started with 2 threads and uses them again" in ended.said) == (stored == 2)
+    assert bench.remains(tmp_path / "run") == bench.reference(kind, threads=threads)
 
 
-# --- kills at random moments, from outside --------------------------------------------------------
+# --- kills at random times, from outside ----------------------------------------------------------
 
 
 class Life:
-    """One process of a run that will be killed, seen from outside."""
+    """One process of a run that will be killed."""
 
-    def __init__(self, bench: Bench, command: list[str], run: Path) -> None:
+    def __init__(self, bench: Bench, command: list[str], run: Path, threads: int) -> None:
         self.run, self.started = run, time.time_ns()
         self.rows = self.newest_row()
-        self.process = bench.popen(command)
+        self.process = bench.popen(command, threads)
 
     def newest_row(self) -> int:
-        """The furthest that any life has come."""
+        """Return the number of rows that all processes so far have written."""
         path = self.run / "replay" / "serials.bin"
         return int(np.fromfile(path, np.uint32).max(initial=0)) if path.exists() else 0
 
@@ -94,11 +95,11 @@ class Life:
         return owner is not None and owner.pid == self.process.pid
 
     def is_checkpointing(self) -> bool:
-        """A temporary folder of this very process is there."""
+        """This process has a temporary folder."""
         return any((self.run / "checkpoints").glob(f".*.tmp-{self.process.pid}"))
 
     def is_evaluating(self) -> bool:
-        """The trace with noise is written, the one without is not yet."""
+        """The trace with noise is written, the one without is not."""
         with_noise = [p for p in (self.run / "traces").glob("*-on.*") if self.is_new(p)]
         if not with_noise:
             return False
@@ -106,7 +107,7 @@ class Life:
         return not self.is_new(newest.with_name(newest.name.replace("-on.", "-off.")))
 
     def kill(self, when: Callable[[], bool], delay: float) -> str:
-        """Waits for the moment, and for a while more; returns where that was."""
+        """Kill the process some time after a condition holds; return what it was doing."""
         while not when() and self.process.poll() is None:
             time.sleep(0.0005)
         time.sleep(delay)
@@ -125,11 +126,16 @@ class Life:
 
 
 def _kill_often(
-    bench: Bench, command: list[str], run: Path, targets: list[str], stream: random.Random
+    bench: Bench,
+    command: list[str],
+    run: Path,
+    targets: list[str],
+    stream: random.Random,
+    threads: int = 1,
 ) -> Counter[str]:
     landed: Counter[str] = Counter()
     for target in targets:
-        life = Life(bench, command, run)
+        life = Life(bench, command, run, threads)
         when: dict[str, tuple[Callable[[], bool], float]] = {
             "starting": (lambda: True, stream.uniform(0, 3)),
             "resuming": (life.owns_the_lock, stream.uniform(0, 0.05)),
@@ -173,7 +179,7 @@ TARGETS = [
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("num_envs", [1, 4])
 @pytest.mark.parametrize("kind", ["minatar", "atari"])
-def test_twenty_kills_at_random_moments_leave_no_trace(
+def test_twenty_kills_at_random_times_leave_no_trace(
     kind: str, num_envs: int, bench: Bench, tmp_path: Path, record_property: Any
 ) -> None:
     stream = random.Random(f"{kind} {num_envs}")
@@ -181,16 +187,15 @@ def test_twenty_kills_at_random_moments_leave_no_trace(
     longer = "4000" if kind == "atari" else "1200"
     more = ["--set", f"num_envs={num_envs}", "--frames", longer]
     command = bench.command(kind, tmp_path, *more)
-    with bench.two_threads():
-        landed = _kill_often(bench, command, tmp_path / "run", targets, stream)
-        record_property("landed", dict(landed))
-        _finish(bench, command)
-    assert bench.remains(tmp_path / "run") == bench.reference(kind, *more)
+    landed = _kill_often(bench, command, tmp_path / "run", targets, stream, threads=2)
+    record_property("landed", dict(landed))
+    _finish(bench, command)
+    assert bench.remains(tmp_path / "run") == bench.reference(kind, *more, threads=2)
     assert landed.total() == 20
     assert {"resuming", "stepping", "evaluating", "checkpointing"} <= set(landed), landed
 
 
-# --- polite stops ---------------------------------------------------------------------------------
+# --- signals --------------------------------------------------------------------------------------
 
 
 def _until(started: Any, seen: Callable[[], bool]) -> None:
@@ -200,7 +205,7 @@ def _until(started: Any, seen: Callable[[], bool]) -> None:
 
 
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
-def test_a_signal_while_stepping_checkpoints_and_the_run_continues(
+def test_a_signal_saves_the_run_and_the_same_command_resumes_it(
     number: int, status: int, bench: Bench, tmp_path: Path
 ) -> None:
     command, run = bench.command("deep_sea", tmp_path), tmp_path / "run"
@@ -212,19 +217,22 @@ def test_a_signal_while_stepping_checkpoints_and_the_run_continues(
     process.send_signal(number)
     said = process.communicate()[0]
     assert process.returncode == status, said
-    told = RunFolder(run).read_status()
-    assert told is not None
-    assert told["state"] == "interrupted"
-    assert f"interrupted at frame {told['frames']:,} and saved; the same command resumes it" in said
-    assert bench.newest(run).step == told["frames"]  # a frame is a step here
+    status_file = RunFolder(run).read_status()
+    assert status_file is not None
+    assert status_file["state"] == "interrupted"
+    assert (
+        f"interrupted at frame {status_file['frames']:,} and saved; the same command resumes it"
+        in said
+    )
+    assert bench.newest(run).step == status_file["frames"]  # a frame is a step here
     ended = bench.run(command)
     assert ended.status == 0, ended.said
-    assert f"continuing from frame {told['frames']:,}" in ended.said
+    assert f"resuming from frame {status_file['frames']:,}" in ended.said
     assert "took over" not in ended.said
     assert bench.remains(run) == bench.reference("deep_sea")
 
 
-def test_sigterm_during_an_evaluation_leaves_the_evaluation_to_the_next_start(
+def test_an_evaluation_interrupted_by_sigterm_is_repeated_after_the_resume(
     bench: Bench, tmp_path: Path
 ) -> None:
     command, run = bench.command("deep_sea", tmp_path), tmp_path / "run"
@@ -243,9 +251,7 @@ def test_sigterm_during_an_evaluation_leaves_the_evaluation_to_the_next_start(
 # --- one writer -----------------------------------------------------------------------------------
 
 
-def test_a_second_process_on_the_folder_is_refused_and_names_the_first(
-    bench: Bench, tmp_path: Path
-) -> None:
+def test_a_run_locked_by_another_process_is_not_touched(bench: Bench, tmp_path: Path) -> None:
     command, run = bench.command("deep_sea", tmp_path), tmp_path / "run"
     first = bench.start(command)
     _until(first, (run / "status.json").exists)
@@ -254,7 +260,7 @@ def test_a_second_process_on_the_folder_is_refused_and_names_the_first(
         before = (run / "metrics.jsonl").read_bytes()
         second = bench.run(command)
         assert second.status == 1
-        assert f"is being written by process {first.pid} on " in second.said
+        assert f"is locked by process {first.pid} on " in second.said
         assert "Traceback" not in second.said
         assert (run / "metrics.jsonl").read_bytes() == before
     finally:
@@ -264,17 +270,17 @@ def test_a_second_process_on_the_folder_is_refused_and_names_the_first(
     assert bench.remains(run) == bench.reference("deep_sea")
 
 
-# --- longer, and watched less ---------------------------------------------------------------------
+# --- budgets and evaluations ---------------------------------------------------------------------
 
 
-def test_the_same_command_with_more_frames_continues_as_if_it_had_been_given_at_once(
+def test_a_larger_budget_resumes_a_run_as_if_it_had_been_given_at_once(
     bench: Bench, tmp_path: Path
 ) -> None:
     short = bench.command("deep_sea", tmp_path, "--frames", "230")
     assert bench.run(short).status == 0
     ended = bench.run(bench.command("deep_sea", tmp_path))
     assert ended.status == 0, ended.said
-    assert "continuing from frame 230" in ended.said
+    assert "resuming from frame 230" in ended.said
     assert RunFolder(tmp_path / "run").read_config()["frames"] == 400
     assert bench.remains(tmp_path / "run") == bench.reference("deep_sea")
 

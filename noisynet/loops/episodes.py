@@ -1,0 +1,169 @@
+"""The running episodes of a set of environments, and how a resumed run returns to them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from noisynet.envs import Environment, Step, episode_seed
+from noisynet.evaluation import Stacks
+
+
+@dataclass(frozen=True)
+class FinishedEpisode:
+    """An episode that has ended.
+
+    Attributes:
+        env: index of the environment in the run.
+        number: index of the episode in that environment.
+        score: undiscounted, unclipped return.
+        steps: length in agent steps.
+    """
+
+    env: int
+    number: int
+    score: float
+    steps: int
+
+
+@dataclass
+class RunningEpisode:
+    """An episode in progress. Its seed and actions are enough to replay it.
+
+    Attributes:
+        number: index of the episode in its environment.
+        seed: seed that it was started with.
+        actions: actions so far.
+        score: undiscounted, unclipped return so far.
+    """
+
+    number: int
+    seed: int
+    actions: list[int] = field(default_factory=list)
+    score: float = 0.0
+
+
+class Episodes:
+    """Starts the episodes of N environments and records their actions and returns.
+
+    Args:
+        environment: the environments.
+        run_seed: seed of the run; every episode's seed derives from it.
+        first_env: index in the run of the first environment.
+        on_start: called with the number of every episode before it starts.
+
+    Attributes:
+        stacks: the current observations.
+        running: one episode per environment; empty before the first `start`.
+    """
+
+    def __init__(
+        self,
+        environment: Environment,
+        run_seed: int,
+        first_env: int = 0,
+        on_start: Callable[[int], None] = lambda _number: None,
+    ) -> None:
+        self.environment, self.run_seed, self.first_env = environment, run_seed, first_env
+        self.stacks = Stacks(environment)
+        self.running: list[RunningEpisode] = []
+        self._on_start = on_start
+
+    @property
+    def observation(self) -> NDArray[Any]:
+        """Current observations [N, stack, *frame]."""
+        return self.stacks.observation
+
+    def start(self, envs: Iterable[int], first_number: int = 0) -> NDArray[Any]:
+        """Start the next episode of each given environment; return the first frames [N, *frame].
+
+        Args:
+            envs: indices of the environments.
+            first_number: number of an environment's first episode.
+        """
+        seeds: list[int | None] = [None] * self.environment.num_envs
+        for env in envs:
+            number = self.running[env].number + 1 if env < len(self.running) else first_number
+            self._on_start(number)
+            seed = episode_seed(self.run_seed, "train", self.first_env + env, number)
+            self.running[env : env + 1] = [RunningEpisode(number, seed)]
+            seeds[env] = seed
+        frames = self.environment.start(seeds)
+        for env, started in enumerate(seeds):
+            if started is not None:
+                self.stacks.begin(env, frames[env])
+        return frames
+
+    def record(self, actions: NDArray[np.int64], step: Step) -> list[FinishedEpisode]:
+        """Record one step of all environments; return the episodes that it ended."""
+        self.stacks.push(step.frame)
+        over = step.terminated | step.truncated
+        finished = []
+        for env, episode in enumerate(self.running):
+            episode.actions.append(int(actions[env]))
+            episode.score += float(step.reward[env])
+            if over[env]:
+                index, length = self.first_env + env, len(episode.actions)
+                finished.append(FinishedEpisode(index, episode.number, episode.score, length))
+        return finished
+
+    # --- state -----------------------------------------------------------------------------------
+
+    def tensors(self) -> dict[str, torch.Tensor]:
+        """Return the actions of the running episodes."""
+        return {
+            f"actions.{env}": torch.tensor(episode.actions, dtype=torch.int16)
+            for env, episode in enumerate(self.running)
+        }
+
+    def state(self) -> list[dict[str, Any]]:
+        """Return the rest of the state, JSON-able."""
+        return [
+            {"number": episode.number, "seed": episode.seed, "score": episode.score}
+            for episode in self.running
+        ]
+
+    def restore(self, tensors: dict[str, torch.Tensor], state: list[dict[str, Any]]) -> None:
+        """Load what `tensors` and `state` returned; `fast_forward` must follow."""
+        self.running = [
+            RunningEpisode(e["number"], e["seed"], tensors[f"actions.{env}"].tolist(), e["score"])
+            for env, e in enumerate(state)
+        ]
+
+    def fast_forward(self, beat: Callable[[], None] = lambda: None) -> None:
+        """Replay the running episodes from their seeds and actions.
+
+        Environments step together, so each one starts late enough for all to finish at once.
+
+        Args:
+            beat: called at every step.
+        """
+        lengths = [len(episode.actions) for episode in self.running]
+        longest = max(lengths, default=0)
+        playing = np.zeros(self.environment.num_envs, np.bool_)
+        for tick in range(longest + 1 if self.running else 0):
+            beat()
+            due = [tick == longest - length for length in lengths]
+            # Environments that are not due yet play an arbitrary episode with action 0.
+            seeds = [
+                episode.seed if now or not plays else None
+                for episode, now, plays in zip(self.running, due, playing, strict=True)
+            ]
+            frames = self.environment.start(seeds)
+            playing[:] = True
+            for env in np.flatnonzero(due).tolist():
+                self.stacks.begin(env, frames[env])
+            if tick < longest:
+                times = [tick - longest + length for length in lengths]
+                actions = [
+                    episode.actions[time] if time >= 0 else 0
+                    for episode, time in zip(self.running, times, strict=True)
+                ]
+                step = self.environment.step(np.array(actions, np.int64))
+                playing &= ~(step.terminated | step.truncated)
+                self.stacks.push(step.frame)

@@ -1,0 +1,223 @@
+"""A value agent's training as a run sees it: replay files, snapshots and resumption."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import torch
+
+from noisynet.agents import ValueAgent
+from noisynet.config import Config
+from noisynet.envs import Environment
+from noisynet.layers import sigma_summary
+from noisynet.loops.off_policy import OffPolicyLoop, Tick
+from noisynet.loops.run_log import RunLog
+from noisynet.replay import FrameStore
+from noisynet.runs import RunDamaged, RunFolder, SegmentHashes, StorageError
+from noisynet.state_dicts import add_prefix, strip_prefix
+
+SCHEMA: Final = "value-agent/4"
+"""Version of the tensors and the state in a checkpoint."""
+
+# A segment of Atari frames has 29 MB and takes about 20 ms to hash, once.
+_SEGMENT_ROWS: Final = 4096
+
+
+class OffPolicyTrainer:
+    """Trains a value agent with replay files in the run folder.
+
+    Args:
+        agent: the agent to train.
+        environment: training environments.
+        folder: the run folder.
+        log: receives metrics.
+
+    Attributes:
+        loop: the training loop.
+        store: storage of the replay.
+    """
+
+    deterministic: Final = True
+
+    def __init__(
+        self, agent: ValueAgent, environment: Environment, folder: RunFolder, log: RunLog
+    ) -> None:
+        self.agent, self.environment, self.folder, self.log = agent, environment, folder, log
+        self.store = _make_store(agent.config, environment, folder.replay_path)
+        self.loop = OffPolicyLoop(agent.config, agent, environment, self.store)
+        self._hashes = [SegmentHashes(_SEGMENT_ROWS) for _ in range(environment.num_envs)]
+        self._checkpoint_rows = _rows_between_checkpoints(agent.config, environment)
+        self._rows_at_checkpoint = self.store.written.copy()
+
+    @property
+    def steps(self) -> int:
+        """Agent steps so far."""
+        return self.loop.steps
+
+    @property
+    def updates(self) -> int:
+        """Updates so far."""
+        return self.agent.updates
+
+    @property
+    def checkpoint_is_due(self) -> bool:
+        """Whether so many rows were written since the last snapshot that the next one is due."""
+        written = self.store.written - self._rows_at_checkpoint
+        return int(written.max()) >= self._checkpoint_rows
+
+    def advance(self, stop: Callable[[], bool]) -> Generator[None, None, None]:  # noqa: ARG002
+        """Train, and yield after every step of all environments."""
+        for tick in self.loop.run():
+            self._record(tick)
+            yield
+
+    def poll(self) -> None:
+        """Do nothing: there are no workers."""
+
+    def _record(self, tick: Tick) -> None:
+        for learnt in tick.learnt:
+            self.log.add_update({"loss": learnt.loss})
+        for episode in tick.finished:
+            self.log.add_episode(episode, tick.steps)
+        if self.log.row_is_due(tick.steps - self.environment.num_envs, tick.steps):
+            self.log.add_row(tick.steps, self.updates, sigma_summary(self.agent.online))
+
+    # --- state -----------------------------------------------------------------------------------
+
+    def snapshot(self) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
+        """Return the tensors and the JSON-able state that resuming needs; sync the replay files."""
+        self._rows_at_checkpoint = self.store.written.copy()
+        with _storage_errors("sync the replay in", self.folder.replay_path):
+            self.store.flush()
+        tensors, state = snapshot_loop(self.loop)
+        hashes = [
+            self._hashes[env].state(*self._window(env), self._read_rows(env))
+            for env in range(self.environment.num_envs)
+        ]
+        return tensors, {"loop": state, "replay_hashes": hashes}
+
+    def restore(self, tensors: dict[str, torch.Tensor], state: dict[str, Any]) -> None:
+        """Return to a snapshot.
+
+        Raises:
+            RunDamaged: the replay files are not those of the snapshot, or the environments do not
+                show the stored frames.
+        """
+        with _replay_damage(self.folder.replay_path):
+            restore_loop(self.loop, tensors, state["loop"])
+        self._verify_replay(state["replay_hashes"])
+        self.loop.episodes.fast_forward()
+        check_observations(self.loop)
+        self._rows_at_checkpoint = self.store.written.copy()
+
+    def _verify_replay(self, states: list[dict[str, Any]]) -> None:
+        for env, state in enumerate(states):
+            wrong = self._hashes[env].verify(state, *self._window(env), self._read_rows(env))
+            if wrong:
+                raise RunDamaged(
+                    f"the replay of environment {env} in {self.folder.replay_path} does not match "
+                    f"the checkpoint: {wrong[0]} Restore the files from a backup, or start a new "
+                    "run with another --out or --name."
+                )
+            self._hashes[env] = SegmentHashes.from_state(state)
+
+    def _window(self, env: int) -> tuple[int, int]:
+        settled = self.store.settled(env)
+        return max(0, int(self.store.written[env]) - self.store.window_rows), settled
+
+    def _read_rows(self, env: int) -> Callable[[int, int], list[memoryview]]:
+        return lambda start, stop: self.store.rows(env, start, stop)
+
+
+def snapshot_loop(loop: OffPolicyLoop) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
+    """Return the state of a loop, without the frames that are in the replay files."""
+    tensors = add_prefix("agent.", loop.agent.tensors()) | loop.episodes.tensors()
+    replay = loop.replay.state()
+    if "priorities" in replay:
+        tensors["priorities"] = torch.from_numpy(replay.pop("priorities"))
+    return tensors, {
+        "steps": loop.steps,
+        "agent": loop.agent.state(),
+        "replay": replay,
+        "stream": loop.stream.bit_generator.state,
+        "episodes": loop.episodes.state(),
+    }
+
+
+def restore_loop(
+    loop: OffPolicyLoop, tensors: dict[str, torch.Tensor], state: dict[str, Any]
+) -> None:
+    """Load what `snapshot_loop` returned; the running episodes are still to be replayed."""
+    loop.agent.restore(strip_prefix("agent.", tensors), state["agent"])
+    replay = dict(state["replay"])
+    if "priorities" in tensors:
+        replay["priorities"] = tensors["priorities"].numpy()
+    loop.replay.restore(replay)
+    loop.stream.bit_generator.state = state["stream"]
+    loop.steps = state["steps"]
+    loop.episodes.restore(tensors, state["episodes"])
+
+
+def check_observations(loop: OffPolicyLoop) -> None:
+    """Compare the replayed episodes with the replay.
+
+    Raises:
+        RunDamaged: an environment does not show the stored frames.
+    """
+    for env in range(len(loop.episodes.running)):
+        newest = loop.store.written[env : env + 1] - 1
+        stored = loop.store.stacks(np.array([env]), newest)[0]
+        if not np.array_equal(stored, loop.episodes.observation[env]):
+            raise RunDamaged(
+                f"environment {env} of {loop.config.environment} did not reproduce its episode: "
+                "expected the stored frames for the same seed and actions; check that the version "
+                "of the environment is the one that the run was started with"
+            )
+
+
+def _make_store(config: Config, environment: Environment, path: Path) -> FrameStore:
+    """Open the replay files, large enough for what two checkpoints refer to."""
+    spec, learning = environment.spec, config.learning
+    with _storage_errors("make the replay in", path), _replay_damage(path):
+        return FrameStore(
+            max(config.replay.capacity_steps, config.num_envs * (spec.stack + learning.n_step)),
+            spec.frame_shape,
+            frame_dtype=spec.frame_dtype,
+            num_actions=spec.num_actions,
+            num_envs=config.num_envs,
+            stack=spec.stack,
+            n_step=learning.n_step,
+            slack_rows=2 * (_rows_between_checkpoints(config, environment) + 2),
+            folder=path,
+        )
+
+
+@contextmanager
+def _storage_errors(doing: str, path: Path) -> Iterator[None]:
+    """Turn an OSError into a StorageError, with the replay's own message if it has one."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno is not None and error.strerror != os.strerror(error.errno):
+            raise StorageError(f"cannot {doing} {path}: {error.strerror}") from error
+        raise StorageError.from_os_error(doing, path, error) from error
+
+
+@contextmanager
+def _replay_damage(path: Path) -> Iterator[None]:
+    """Turn a ValueError into RunDamaged: the files come from this run, so the settings fit."""
+    try:
+        yield
+    except ValueError as error:
+        raise RunDamaged(f"the replay in {path} cannot be used: {error}") from error
+
+
+def _rows_between_checkpoints(config: Config, environment: Environment) -> int:
+    """Rows of one environment. Not steps: an episode of T steps takes T + 1 rows."""
+    steps = config.checkpoint_period_frames // environment.spec.frames_per_step
+    return max(1, steps // config.num_envs)

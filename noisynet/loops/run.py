@@ -1,0 +1,278 @@
+"""A run of any agent: status, evaluations, checkpoints, stop and resume."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Generator
+from contextlib import closing, suppress
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import torch
+
+from noisynet.agents import Agent, NonFiniteLoss
+from noisynet.config import ActorCriticConfig, Config
+from noisynet.envs import EnvironmentSpec
+from noisynet.evaluation import evaluation_modes
+from noisynet.loops import async_actors, off_policy_trainer
+from noisynet.loops.async_actors import WorkersFailed
+from noisynet.loops.run_log import RunLog
+from noisynet.runs import (
+    Checkpoint,
+    RunDamaged,
+    RunFolder,
+    RunStatus,
+    StorageError,
+    load_newest,
+    save_checkpoint,
+    write_traces,
+)
+
+
+class Trainer(Protocol):
+    """What a run trains with: a loop in this process, or worker processes."""
+
+    @property
+    def agent(self) -> Agent:
+        """The agent, with its latest weights whenever `advance` has yielded."""
+
+    @property
+    def steps(self) -> int:
+        """Agent steps so far."""
+
+    @property
+    def updates(self) -> int:
+        """Updates so far."""
+
+    @property
+    def deterministic(self) -> bool:
+        """Whether a resumed run repeats an uninterrupted one bit for bit."""
+
+    @property
+    def checkpoint_is_due(self) -> bool:
+        """Whether the checkpoint period has passed since the last snapshot."""
+
+    def advance(self, stop: Callable[[], bool]) -> Generator[None, None, None]:
+        """Train to the end of the budget; yield whenever a snapshot may be taken."""
+
+    def poll(self) -> None:
+        """Called at every step of an evaluation."""
+
+    def snapshot(self) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
+        """Return tensors and JSON-able state; what they refer to is on the disk by then."""
+
+    def restore(self, tensors: dict[str, torch.Tensor], state: dict[str, Any]) -> None:
+        """Return to a snapshot, before `advance`."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a call of `train` ended.
+
+    Attributes:
+        finished: whether the budget is spent.
+        frames: frames so far.
+        score: score of the last evaluation, None before the first.
+    """
+
+    finished: bool
+    frames: int
+    score: float | None
+
+
+class Run:
+    """Trains in a run folder, and saves everything that resuming needs.
+
+    Args:
+        trainer: what trains.
+        config: configuration of the run.
+        spec: specification of the environment.
+        folder: the run folder; the caller holds its lock.
+        log: writes metrics and messages.
+        stop: whether to stop; a run that stops is saved first.
+
+    Attributes:
+        checkpointed_at: step of the newest checkpoint, −1 before the first.
+        score: score of the last evaluation, None before the first.
+    """
+
+    def __init__(
+        self,
+        trainer: Trainer,
+        config: Config | ActorCriticConfig,
+        spec: EnvironmentSpec,
+        folder: RunFolder,
+        log: RunLog,
+        stop: Callable[[], bool] = lambda: False,
+    ) -> None:
+        self.trainer, self.config, self.spec = trainer, config, spec
+        self.folder, self.log, self.stop = folder, log, stop
+        self.checkpointed_at = -1
+        self.score: float | None = None
+        self._evaluations = 0
+        self._failed_checkpoints = 0
+
+    @property
+    def steps(self) -> int:
+        """Agent steps so far."""
+        return self.trainer.steps
+
+    @property
+    def frames(self) -> int:
+        """Frames so far."""
+        return self.steps * self.spec.frames_per_step
+
+    # --- training --------------------------------------------------------------------------------
+
+    def run(self) -> Outcome:
+        """Train until the budget is spent or `stop` is true."""
+        self.folder.write_status("running", frames=self.frames, score=self.score)
+        self.log.start(self.steps)
+        try:
+            finished = self._train()
+        except Exception as error:
+            with suppress(StorageError):  # on a full disk the error itself matters more
+                self.folder.write_status("failed", frames=self.frames, reason=str(error))
+            raise
+        status: RunStatus = "finished" if finished else "interrupted"
+        self.folder.write_status(status, frames=self.frames, score=self.score)
+        return Outcome(finished, self.frames, self.score)
+
+    def _train(self) -> bool:
+        """Train; return whether the budget is spent."""
+        finished = True
+        try:
+            if self.checkpointed_at < 0:
+                self.checkpoint()
+            self._evaluate_if_due()  # the run may have been killed before its last evaluation
+            with closing(self.trainer.advance(self.stop)) as progress:
+                for _ in progress:
+                    self._evaluate_if_due()
+                    if self.trainer.checkpoint_is_due:
+                        self.checkpoint()
+                    if self.stop():
+                        raise InterruptedError
+        except InterruptedError:
+            finished = False
+        except WorkersFailed:
+            self.checkpoint()
+            raise
+        while self.steps > self.checkpointed_at:  # a second failure in a row ends the run
+            self.checkpoint()
+        return finished
+
+    def _evaluate_if_due(self) -> None:
+        """Play the evaluation protocol if its period has passed, and save the run."""
+        due = self.frames // self.config.evaluation.period_frames
+        if due <= self._evaluations:
+            return
+        started, agent, rows = time.monotonic(), self.trainer.agent, []
+        for noise, result in evaluation_modes(agent, self.frames, stop=self._poll_and_stop):
+            write_traces(self.folder.traces_path, self.frames, result.traces, noise=noise)
+            rows.append(
+                {
+                    "kind": "evaluation",
+                    "frames": self.frames,
+                    "noise": noise,
+                    "score": result.score,
+                    "completed": result.completed,
+                    "episodes": result.episodes,
+                    "frames_played": result.frames,
+                }
+            )
+            if agent.noisy is None or noise == agent.noisy.evaluation:
+                self.score = result.score
+        # Only now: an interrupted evaluation leaves no row and is played again.
+        self.log.add_evaluation(rows, time.monotonic() - started)
+        self._evaluations = due
+        self.checkpoint()  # so that a long evaluation is never repeated
+        self.log.restart_clock(self.steps)
+
+    def _poll_and_stop(self) -> bool:
+        self.trainer.poll()
+        return self.stop()
+
+    # --- checkpoints -----------------------------------------------------------------------------
+
+    def checkpoint(self) -> None:
+        """Write a checkpoint; tolerate a single failure of the disk.
+
+        Raises:
+            NonFiniteLoss: a tensor is NaN or infinite.
+            StorageError: two checkpoints in a row, or the first of the run, could not be written.
+        """
+        try:
+            self._save()
+        except StorageError as error:
+            self._failed_checkpoints += 1
+            # After a third failure the replay would no longer hold what the last one refers to.
+            if self._failed_checkpoints > 1 or self.checkpointed_at < 0:
+                raise
+            self.log.message(f"{error}; the previous checkpoint is kept and training continues")
+        else:
+            self._failed_checkpoints = 0
+            self.checkpointed_at = self.steps
+
+    def _save(self) -> None:
+        tensors, state = self.trainer.snapshot()
+        for name, tensor in tensors.items():  # every checkpoint can be resumed from
+            if not bool(tensor.isfinite().all()):
+                raise NonFiniteLoss(
+                    f"expected finite tensors after update {self.trainer.updates}, got NaN or "
+                    f"infinite values: first in {name!r}"
+                )
+        state |= self.log.state() | {"evaluations": self._evaluations, "score": self.score}
+        save_checkpoint(
+            self.folder.checkpoints_path,
+            Checkpoint(self.steps, tensors, state),
+            **checkpoint_identity(self.config, self.spec),
+        )
+        self.folder.write_status("running", frames=self.frames, score=self.score)
+
+    def resume(self) -> None:
+        """Restore the newest checkpoint that verifies, if there is one."""
+        checkpoint, skipped = load_newest(
+            self.folder.checkpoints_path, **checkpoint_identity(self.config, self.spec)
+        )
+        for bad in skipped:
+            self.log.message(
+                f"checkpoint {bad.step} is damaged and was renamed to {bad.path.name}: {bad.reason}"
+            )
+        if checkpoint is None:
+            if self.log.metrics.offset():  # the first checkpoint comes before the first row
+                raise RunDamaged(
+                    f"{self.folder.path} has metrics but no checkpoints: restore them from a "
+                    "backup, or move the run folder away to start again"
+                )
+            return
+        self.trainer.restore(checkpoint.tensors, checkpoint.state)
+        self.log.restore(checkpoint.state)
+        self._evaluations, self.score = checkpoint.state["evaluations"], checkpoint.state["score"]
+        self.checkpointed_at = checkpoint.step
+        if checkpoint.step:
+            how = (
+                ""
+                if self.trainer.deterministic
+                else (
+                    "; workers are asynchronous, so the result is not bit-identical to that of an "
+                    "uninterrupted run"
+                )
+            )
+            self.log.message(f"resuming from frame {self.frames:,}{how}")
+
+
+def checkpoint_identity(
+    config: Config | ActorCriticConfig, spec: EnvironmentSpec
+) -> dict[str, Any]:
+    """Return the schema and the identity that a checkpoint and a run must have in common."""
+    identity = {
+        "agent": config.agent,
+        "environment": config.environment,
+        "num_actions": spec.num_actions,
+        "seed": config.seed,
+    }
+    if isinstance(config, Config):
+        identity["num_envs"] = config.num_envs
+        return {"schema": off_policy_trainer.SCHEMA, "identity": identity}
+    identity |= {"workers": config.workers, "envs_per_worker": config.envs_per_worker}
+    return {"schema": async_actors.SCHEMA, "identity": identity}

@@ -1,0 +1,209 @@
+"""The log of a run: rows of metrics, timings, and messages to observers."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+
+from noisynet.loops.episodes import FinishedEpisode
+from noisynet.loops.supervisor import Health
+from noisynet.runs import MetricsLog, RunError, RunFolder, list_traces, read_metrics
+from noisynet.runs.files import storage_errors
+
+
+class Observer(Protocol):
+    """Follows a run without changing it."""
+
+    def started(self, frames: int) -> None:
+        """Training starts, or resumes from a checkpoint at `frames`; called first."""
+
+    def logged(self, row: dict[str, Any], steps_per_second: float) -> None:
+        """A row of training metrics was written."""
+
+    def evaluated(self, row: dict[str, Any]) -> None:
+        """An evaluation was completed."""
+
+    def noted(self, message: str) -> None:
+        """A message for the user; may come before `started`."""
+
+
+@runtime_checkable
+class WorkersObserver(Protocol):
+    """An observer that also follows the workers of a run."""
+
+    def watched(self, workers: Sequence[Health]) -> None:
+        """The state of each worker; called about twice a second."""
+
+
+class RunLog:
+    """Writes the metrics of a run and notifies its observers.
+
+    Args:
+        folder: the run folder.
+        frames_per_step: frames of the environment per agent step.
+        period_steps: agent steps between two rows of training metrics.
+        observers: are notified of everything.
+    """
+
+    def __init__(
+        self,
+        folder: RunFolder,
+        frames_per_step: int,
+        period_steps: int,
+        observers: Sequence[Observer],
+    ) -> None:
+        self.folder, self.frames_per_step = folder, frames_per_step
+        self.period_steps = period_steps
+        self.observers = list(observers)
+        self.metrics = MetricsLog(folder.metrics_path)
+        self.timing = MetricsLog(folder.timing_path)
+        self._measures: dict[str, list[float]] = {"loss": []}
+        self._scores: list[float] = []  # of the last 100 episodes
+        self._finished_episodes = 0
+        self._clock = (time.monotonic(), 0)
+
+    def start(self, steps: int) -> None:
+        """Tell the observers that training starts at `steps`."""
+        self._notify(lambda observer: observer.started(steps * self.frames_per_step))
+        self.restart_clock(steps)
+
+    def restart_clock(self, steps: int) -> None:
+        """Exclude the time until now from the training speed."""
+        self._clock = (time.monotonic(), steps)
+
+    def message(self, text: str) -> None:
+        """Show a message to the user."""
+        self._notify(lambda observer: observer.noted(text))
+
+    def workers(self, health: Sequence[Health]) -> None:
+        """Show the state of each worker."""
+
+        def notify(observer: Observer) -> None:
+            if isinstance(observer, WorkersObserver):
+                observer.watched(health)
+
+        self._notify(notify)
+
+    def close(self) -> None:
+        """Close the files."""
+        self.metrics.close()
+        self.timing.close()
+
+    # --- metrics ---------------------------------------------------------------------------------
+
+    def add_update(self, measures: Mapping[str, float]) -> None:
+        """Add what one update measured to the means of the next row."""
+        for name, value in measures.items():
+            self._measures.setdefault(name, []).append(value)
+
+    def add_episode(self, episode: FinishedEpisode, steps: int) -> None:
+        """Write the row of an episode that ended at `steps`."""
+        self._finished_episodes += 1
+        self._scores = [*self._scores[-99:], episode.score]
+        self.metrics.append(
+            {
+                "kind": "episode",
+                "frames": steps * self.frames_per_step,
+                "env": episode.env,
+                "episode": episode.number,
+                "score": episode.score,
+                "steps": episode.steps,
+            }
+        )
+
+    def row_is_due(self, before: int, steps: int) -> bool:
+        """Whether a row of training metrics is due between two numbers of steps."""
+        return steps // self.period_steps > before // self.period_steps
+
+    def add_row(
+        self,
+        steps: int,
+        updates: int,
+        sigma: Mapping[str, float],
+        counts: Mapping[str, int] | None = None,
+    ) -> None:
+        """Write a row of training metrics with the means since the previous row.
+
+        Args:
+            steps: agent steps of the run so far.
+            updates: updates so far.
+            sigma: Σ̄ of each noisy layer.
+            counts: further counters by name.
+        """
+        means = {
+            name: float(np.mean(values)) if values else None
+            for name, values in self._measures.items()
+        }
+        row = {
+            "kind": "train",
+            "frames": steps * self.frames_per_step,
+            "steps": steps,
+            "updates": updates,
+            "episodes": self._finished_episodes,
+            "score_last": self._scores[-1] if self._scores else None,
+            "score_mean_100": float(np.mean(self._scores)) if self._scores else None,
+            **means,
+            "sigma": dict(sigma),
+            **(counts or {}),
+        }
+        self._measures = {name: [] for name in self._measures}
+        self.metrics.append(row)
+        now, (then, steps_then) = time.monotonic(), self._clock
+        speed = (steps - steps_then) / max(1e-9, now - then)
+        self._clock = (now, steps)
+        self.timing.append(
+            {
+                "kind": "train",
+                "frames": row["frames"],
+                "seconds": now - then,
+                "steps_per_second": speed,
+                "time": time.time(),
+            }
+        )
+        self._notify(lambda observer: observer.logged(row, speed))
+
+    def add_evaluation(self, rows: Sequence[dict[str, Any]], seconds: float) -> None:
+        """Write the rows of one evaluation, one for each mode, and the time it took."""
+        for row in rows:
+            self.metrics.append(row)
+            self._notify(lambda observer: observer.evaluated(row))  # noqa: B023 - called at once
+        self.timing.append({"kind": "evaluation", "frames": rows[0]["frames"], "seconds": seconds})
+
+    # --- state -----------------------------------------------------------------------------------
+
+    def state(self) -> dict[str, Any]:
+        """Return what resuming needs, JSON-able; every row so far is on the disk by then."""
+        return {
+            "metrics_offset": self.metrics.offset(),
+            "measures": self._measures,
+            "scores": self._scores,
+            "finished_episodes": self._finished_episodes,
+        }
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Return to a checkpoint: later rows and traces are dropped and will be written again."""
+        self.metrics.truncate(state["metrics_offset"])
+        self._drop_unlogged_traces()
+        self._measures, self._scores = state["measures"], state["scores"]
+        self._finished_episodes = state["finished_episodes"]
+
+    def _drop_unlogged_traces(self) -> None:
+        """With several workers the next evaluation may be at another frame than the lost one."""
+        rows = read_metrics(self.folder.metrics_path)
+        logged = {(row["frames"], row["noise"]) for row in rows if row["kind"] == "evaluation"}
+        for file in list_traces(self.folder.traces_path):
+            if (file.evaluation, file.noise) not in logged:
+                with storage_errors("remove", file.path):
+                    file.path.unlink()
+
+    def _notify(self, call: Callable[[Observer], None]) -> None:
+        """Call every observer; drop one whose files fail, so that it cannot stop the run."""
+        for observer in list(self.observers):
+            try:
+                call(observer)
+            except (OSError, RunError) as error:
+                self.observers.remove(observer)
+                self.message(f"{type(observer).__name__} is switched off: {error}")

@@ -1,0 +1,169 @@
+"""Snapshots of the off-policy loop: a restored loop continues bit for bit."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from loops.short_loops import configure, make_loop
+from noisynet.agents import ValueAgent
+from noisynet.config import Config
+from noisynet.evaluation import make_configured_environment
+from noisynet.loops import OffPolicyLoop
+from noisynet.loops.off_policy_trainer import (
+    OffPolicyTrainer,
+    check_observations,
+    restore_loop,
+    snapshot_loop,
+)
+from noisynet.loops.run_log import RunLog
+from noisynet.runs import RunDamaged, RunFolder
+
+ENVIRONMENTS = ("deep_sea/4", "minatar/breakout", "gym/CartPole-v1")
+
+
+def advance(loop: OffPolicyLoop, ticks: int) -> list[Any]:
+    found = []
+    for _, tick in zip(range(ticks), loop.run(), strict=False):
+        losses = [learnt.loss for learnt in tick.learnt]
+        found.append((tick.steps, tick.finished, losses))
+    return found
+
+
+def snapshot(loop: OffPolicyLoop) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    loop.store.flush()
+    tensors, state = snapshot_loop(loop)
+    return {name: value.clone() for name, value in tensors.items()}, json.loads(json.dumps(state))
+
+
+def restore(loop: OffPolicyLoop, taken: tuple[dict[str, Tensor], dict[str, Any]]) -> None:
+    restore_loop(loop, *taken)
+    loop.episodes.fast_forward()
+    check_observations(loop)
+
+
+def assert_same(first: OffPolicyLoop, second: OffPolicyLoop) -> None:
+    (ours, our_state), (theirs, their_state) = snapshot(first), snapshot(second)
+    assert ours.keys() == theirs.keys()
+    assert not [name for name in ours if not torch.equal(ours[name], theirs[name])]
+    assert our_state == their_state
+    assert first.store.digest() == second.store.digest()
+    assert np.array_equal(first.episodes.observation, second.episodes.observation)
+
+
+def check_continuation(config: Config, folder: Path, before: int, after: int) -> None:
+    uninterrupted = make_loop(config, folder / "first")
+    advance(uninterrupted, before)
+    taken = snapshot(uninterrupted)
+    expected = advance(uninterrupted, after)
+    uninterrupted.store.flush()
+    # As after a kill: the files already have rows from after the snapshot.
+    shutil.copytree(folder / "first", folder / "second")
+    restored = make_loop(config, folder / "second")
+    restore(restored, taken)
+    assert restored.steps == before * config.num_envs
+    assert advance(restored, after) == expected
+    assert_same(uninterrupted, restored)
+    assert uninterrupted.agent.updates > 0
+
+
+def test_the_loops_below_wrap_around_the_ring(tmp_path: Path) -> None:
+    loop = make_loop(configure("num_envs=3"), tmp_path)
+    advance(loop, 40 + 33)
+    assert int(loop.store.written.min()) > loop.store.ring_rows
+
+
+@pytest.mark.parametrize("num_envs", [1, 3])
+@pytest.mark.parametrize("name", ENVIRONMENTS)
+def test_a_restored_loop_continues_bit_for_bit(name: str, num_envs: int, tmp_path: Path) -> None:
+    config = configure(f"num_envs={num_envs}", name=name)
+    check_continuation(config, tmp_path, before=40, after=33)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        ("replay.kind=prioritised", "replay.capacity_steps=60", "learning.n_step=3"),
+        ("exploration.redraw=episode", "exploration.noise=independent", "num_envs=1"),
+        ("exploration.redraw=update", "exploration.warm_up=uniform"),
+        ("optimiser.kind=centred-rmsprop", "learning.update_period_steps=4"),
+    ],
+    ids=str,
+)
+def test_a_restored_loop_continues_with_any_settings(
+    settings: tuple[str, ...], tmp_path: Path
+) -> None:
+    config = configure("num_envs=3", "learning.sync_target_steps=7", *settings)
+    check_continuation(config, tmp_path, before=30, after=25)
+
+
+@pytest.mark.parametrize("agent", ["dqn", "noisynet-dueling"])
+def test_the_other_agents_continue_bit_for_bit(agent: str, tmp_path: Path) -> None:
+    config = configure("num_envs=2", agent=agent, name="gym/CartPole-v1")
+    check_continuation(config, tmp_path, before=30, after=25)
+
+
+@pytest.mark.parametrize("before", [0, 1, 3, 4, 5, 19, 21])
+def test_a_loop_can_be_restored_at_any_step_of_an_episode(before: int, tmp_path: Path) -> None:
+    """Episodes of deep_sea/4 last four steps; learning starts after the twentieth."""
+    check_continuation(configure(), tmp_path, before=before, after=30)
+
+
+def test_an_environment_that_shows_other_frames_is_detected(tmp_path: Path) -> None:
+    loop = make_loop(configure(), tmp_path / "first")
+    advance(loop, 31)
+    taken = snapshot(loop)
+    shutil.copytree(tmp_path / "first", tmp_path / "second")
+    other = make_loop(configure("environment_options.mapping_seed=7"), tmp_path / "second")
+    with pytest.raises(RunDamaged, match=r"environment 0 of deep_sea/4 did not reproduce its"):
+        restore(other, taken)
+
+
+# --- replay files --------------------------------------------------------------------------------
+
+
+def make_trainer(path: Path, *settings: str) -> OffPolicyTrainer:
+    config = configure("frames=400", "checkpoint_period_frames=30", *settings)
+    folder = RunFolder.create_or_open(path, config.model_dump(mode="json"), must_match=[])
+    environment = make_configured_environment(config, config.num_envs)
+    log = RunLog(folder, environment.spec.frames_per_step, config.log_period_steps, [])
+    return OffPolicyTrainer(ValueAgent(config, environment.spec), environment, folder, log)
+
+
+@pytest.mark.parametrize("num_envs", [1, 3])
+def test_a_checkpoint_is_due_by_the_rows_that_were_written(num_envs: int, tmp_path: Path) -> None:
+    """An episode of four steps takes five rows, and the ring has room for two periods."""
+    trainer = make_trainer(tmp_path / "run", f"num_envs={num_envs}")
+    trainer.snapshot()
+    rows = []
+    for _ in trainer.advance(lambda: False):
+        if trainer.checkpoint_is_due:
+            rows.append(int(trainer.store.written[0]))
+            trainer.snapshot()
+            assert not trainer.checkpoint_is_due
+    period = 30 // num_envs
+    assert len(rows) >= 9
+    gaps = np.diff([0, *rows])
+    assert period <= gaps.min()
+    assert gaps.max() <= period + 2
+    assert trainer.store.ring_rows >= trainer.store.window_rows + 2 * gaps.max()
+
+
+def test_a_changed_row_of_the_replay_is_detected(tmp_path: Path) -> None:
+    trainer = make_trainer(tmp_path / "run")
+    for _ in trainer.advance(lambda: trainer.steps > 100):
+        if trainer.steps == 100:
+            break
+    tensors, state = trainer.snapshot()
+    make_trainer(tmp_path / "run").restore(tensors, json.loads(json.dumps(state)))
+    trainer.store.rings.rewards[trainer.store.rings.slot(0, 60)] += 1
+    trainer.store.flush()
+    with pytest.raises(RunDamaged, match=r"replay of environment 0 .* do not match their SHA-256"):
+        make_trainer(tmp_path / "run").restore(tensors, json.loads(json.dumps(state)))
