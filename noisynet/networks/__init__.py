@@ -15,7 +15,13 @@ from noisynet.networks.build import (
     view_with_own_noise,
 )
 from noisynet.networks.flat_parameters import flatten_parameters, offsets_of, views_of
-from noisynet.networks.heads import CategoricalHead, DuelingHead, QHead, fully_connected
+from noisynet.networks.heads import (
+    CategoricalHead,
+    DuelingCategoricalHead,
+    DuelingHead,
+    QHead,
+    fully_connected,
+)
 from noisynet.networks.torso import (
     CONVOLUTIONS,
     Convolution,
@@ -30,6 +36,7 @@ __all__ = [
     "CategoricalHead",
     "CategoricalNetwork",
     "Convolution",
+    "DuelingCategoricalHead",
     "DuelingHead",
     "LSTMState",
     "NetworkShape",

@@ -11,7 +11,14 @@ import torch
 from torch import Tensor, nn
 
 from noisynet.layers import Noise, NoisyLinear, noisy_layers
-from noisynet.networks.heads import CategoricalHead, DuelingHead, Linear, QHead
+from noisynet.losses import categorical_mean
+from noisynet.networks.heads import (
+    CategoricalHead,
+    DuelingCategoricalHead,
+    DuelingHead,
+    Linear,
+    QHead,
+)
 from noisynet.networks.torso import Convolution, Torso
 
 Network = TypeVar("Network", bound=nn.Module)
@@ -93,8 +100,8 @@ class CategoricalNetwork(ValueNetwork):
 
     def _make_head(self, shape: NetworkShape, num_actions: int, linear: Linear) -> nn.Module:
         self.register_buffer("atoms", torch.tensor(shape.atoms), persistent=False)
-        sizes = self.torso.features, shape.hidden, num_actions
-        return CategoricalHead(*sizes, linear, len(shape.atoms), shape.dueling)
+        head = DuelingCategoricalHead if shape.dueling else CategoricalHead
+        return head(self.torso.features, shape.hidden, num_actions, len(shape.atoms), linear)
 
     def logits(self, observation: Tensor) -> Tensor:
         """Logits [B, A, N] of the distributions."""
@@ -102,7 +109,7 @@ class CategoricalNetwork(ValueNetwork):
 
     def forward(self, observation: Tensor) -> Tensor:
         """Q [B, A]."""
-        return (self.logits(observation).softmax(dim=-1) * self.atoms).sum(dim=-1)
+        return categorical_mean(self.logits(observation), self.atoms)
 
 
 def make_value_network(
