@@ -23,7 +23,6 @@ test-slow: $(INSTALLED) ## the tests marked slow: every game, learning, exhausti
 peer = $(if $(2),--$(1) $(2))
 bench: $(INSTALLED) ## every benchmark, one after the other; with peers: make bench SB3=… PFRL=… TIANSHOU=… TORCHRL=…
 	$(BIN)/python benchmarks/layers.py
-	$(BIN)/python benchmarks/tiles.py
 	$(BIN)/python benchmarks/train_step.py
 	$(BIN)/python benchmarks/replay.py
 	$(BIN)/python benchmarks/checkpoint.py

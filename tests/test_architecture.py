@@ -194,3 +194,43 @@ def test_every_function_and_test_that_the_paper_map_names_exists() -> None:
             assert re.search(rf"(def|class) {part}\b|^{part}\b", path.read_text(), re.M), (
                 f"docs/paper-map.md names {name} of {file}, which is not there"
             )
+
+
+# --- the walk -------------------------------------------------------------------------------------
+
+TRANSITION = (
+    "loops/off_policy.py",  # act, send, learn, receive, store
+    "envs/atari.py",
+    "agents/value.py",  # act and learn
+    "replay/uniform.py",
+    "losses.py",
+    "layers/linear.py",  # the noise
+)
+ROLLOUT = (
+    "loops/worker.py",  # copy weights, begin a roll-out, collect, learn, apply
+    "loops/rollouts.py",
+    "envs/atari.py",
+    "agents/actor_critic.py",
+    "agents/rollout.py",
+    "returns.py",
+    "losses.py",
+    "layers/linear.py",
+    "optimisers.py",
+)
+
+
+@pytest.mark.parametrize(
+    ("files", "most_files", "most_lines"),
+    [(TRANSITION, 6, 1_200), (ROLLOUT, 9, 1_800)],
+    ids=["one transition", "one roll-out of A3C"],
+)
+def test_the_walk_is_short(files: tuple[str, ...], most_files: int, most_lines: int) -> None:
+    lines = {file: len((PACKAGE / file).read_text().splitlines()) for file in files}
+    assert len(lines) <= most_files
+    assert sum(lines.values()) <= most_lines, lines
+
+
+def test_the_walk_imports_no_kernels_at_module_level() -> None:
+    for file in {*TRANSITION, *ROLLOUT}:
+        tree = ast.parse((PACKAGE / file).read_text())
+        assert "kernels" not in set(imports_of_ours(tree)), file

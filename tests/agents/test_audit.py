@@ -3,33 +3,40 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Literal
+from typing import Any
 
+import numpy as np
 import pytest
+from torch import Tensor
 
-from noisynet.agents import EvaluationPolicy, ValueAgent, audit_agent, torch_stream
+from noisynet.agents import ValueAgent, ValuePolicy, audit_agent, torch_stream
 from noisynet.agents import value as value_module
+from noisynet.agents.fused import FusedUpdate
 from noisynet.audit import checks
 from noisynet.config import Config, build_config
+from noisynet.config.compute import cxx_compiler
 from noisynet.envs import EnvironmentSpec
-from noisynet.layers import noisy_layers, resample_noise
-from noisynet.networks import ValueNetwork
+from noisynet.layers import held_noise, hold_noise, noise_off, noisy_layers, resample_noise
 
 SPEC = EnvironmentSpec("deep_sea/4", 3, (16,), "float32", 1, 1, 1.0)
 IMAGES = EnvironmentSpec("minatar/breakout", 3, (4, 10, 10), "uint8", 1, 1, 1.0)
 UPDATES = 40
+FEW_UPDATES = 6  # enough for faults that every update shows
+COMPILE = pytest.param(
+    "compile",
+    marks=pytest.mark.skipif(cxx_compiler() is None, reason="torch.compile needs a C++ compiler"),
+)
 
 
 def make(
     agent: str = "noisynet-dueling",
     *settings: str,
-    kind: type[ValueAgent] = ValueAgent,
     spec: EnvironmentSpec = SPEC,
 ) -> ValueAgent:
     fixed = ["network.hidden=[8]", "learning.starts_steps=32"]
     config = build_config(agent, spec.name, settings=[*fixed, *settings])
     assert isinstance(config, Config)
-    return kind(config, spec)
+    return ValueAgent(config, spec)
 
 
 @pytest.mark.parametrize("redraw", ["action", "update", "episode"])
@@ -68,56 +75,43 @@ def test_an_agent_without_noise_raises(agent: str) -> None:
 # --- one fault at a time --------------------------------------------------------------------------
 
 
-class ActsWithMeanWeights(ValueAgent):
-    def _noise_in(self, use: Literal["acting", "learning"]) -> bool:
-        return use == "learning"
+def broken(
+    fault: Callable[[ValueAgent], None], agent: str = "noisynet-dueling", *settings: str
+) -> Callable[[], ValueAgent]:
+    """Build an agent and put a fault into it."""
+
+    def build() -> ValueAgent:
+        made = make(agent, *settings)
+        fault(made)
+        return made
+
+    return build
 
 
-class LearnsWithMeanWeights(ValueAgent):
-    def _noise_in(self, use: Literal["acting", "learning"]) -> bool:
-        return use == "acting"
+def never_resamples(role: str) -> Callable[[ValueAgent], None]:
+    return lambda agent: agent.plain.noise.roles.discard(role)
 
 
-class NeverResamplesActing(ValueAgent):
-    @property
-    def _redraw_at_every_action(self) -> bool:
-        return False
+def samples_act_at_every_action(agent: ValueAgent) -> None:
+    act, rows = agent.act, 1
+
+    def fault(observation: Any, step: int) -> Any:
+        agent.update.resample(rows)
+        return act(observation, step)
+
+    agent.act = fault  # type: ignore[method-assign]
 
 
-class Omits(ValueAgent):
-    """Does not resample the noise of one role."""
+def two_layers_share_a_sample(agent: ValueAgent) -> None:
+    resample = agent.plain.noise.resample
 
-    omitted: str
-
-    def _redraw(self, network: ValueNetwork, role: str) -> None:
-        if role != self.omitted:
-            super()._redraw(network, role)
-
-
-class NeverResamplesOnline(Omits):
-    omitted = "online"
-
-
-class NeverResamplesTarget(Omits):
-    omitted = "target"
-
-
-class SelectsWithTheLastSample(Omits):
-    omitted = "select"
-
-
-class ResamplesTooOften(ValueAgent):
-    @property
-    def _redraw_at_every_action(self) -> bool:
-        return True
-
-
-class OneSampleForTwoLayers(ValueAgent):
-    def _redraw(self, network: ValueNetwork, role: str) -> None:
-        super()._redraw(network, role)
-        layers = noisy_layers(network)
+    def fault(role: str, rows: int | None = None) -> None:
+        resample(role, rows)
+        layers = noisy_layers(agent.networks.items()[role])
         first, second = layers["head.value.0"], layers["head.advantage.0"]
         second.epsilon_in, second.epsilon_out = first.epsilon_in, first.epsilon_out
+
+    agent.plain.noise.resample = fault  # type: ignore[method-assign]
 
 
 def same_seed(first: str, second: str) -> Callable[[], ValueAgent]:
@@ -132,32 +126,26 @@ def same_seed(first: str, second: str) -> Callable[[], ValueAgent]:
 
 
 FAULTS: dict[str, tuple[str, Callable[[], ValueAgent]]] = {
-    "no noise in acting": (checks.ACTING, lambda: make(kind=ActsWithMeanWeights)),
     "no noise in acting, by configuration": (
         checks.ACTING,
         lambda: make("noisynet-dqn", "exploration.used_in=learning"),
     ),
-    "no noise in learning": (checks.LEARNING, lambda: make(kind=LearnsWithMeanWeights)),
     "no noise in learning, by configuration": (
         checks.LEARNING,
         lambda: make("noisynet-dqn", "exploration.used_in=acting"),
     ),
-    "acting is never resampled": (checks.FRESH, lambda: make(kind=NeverResamplesActing)),
-    "online is not resampled": (
-        checks.FRESH,
-        lambda: make("noisynet-dqn", kind=NeverResamplesOnline),
-    ),
-    "target is not resampled": (checks.FRESH, lambda: make(kind=NeverResamplesTarget)),
-    "the selector is not resampled": (checks.FRESH, lambda: make(kind=SelectsWithTheLastSample)),
-    "the online pass uses the selector's sample": (
-        checks.ROLES,
-        lambda: make(kind=NeverResamplesOnline),
-    ),
+    "acting is never resampled": (checks.FRESH, broken(never_resamples("act"))),
+    "online is not resampled": (checks.FRESH, broken(never_resamples("online"), "noisynet-dqn")),
+    "target is not resampled": (checks.FRESH, broken(never_resamples("target"))),
+    "the selector is not resampled": (checks.FRESH, broken(never_resamples("select"))),
     "acting is resampled between updates": (
         checks.HELD,
-        lambda: make("noisynet-dqn", "exploration.redraw=update", kind=ResamplesTooOften),
+        broken(samples_act_at_every_action, "noisynet-dqn", "exploration.redraw=update"),
     ),
-    "two layers share a sample": (checks.LAYERS, lambda: make(kind=OneSampleForTwoLayers)),
+    "two layers share a sample": (
+        checks.LAYERS,
+        broken(two_layers_share_a_sample, "noisynet-dueling", "compute=torch"),
+    ),
     "the target shares the online stream": (checks.ROLES, same_seed("online", "target")),
     "the selector shares the online stream": (checks.ROLES, same_seed("online", "select")),
     "the selector shares the target's stream": (checks.ROLES, same_seed("target", "select")),
@@ -184,25 +172,98 @@ def test_acting_from_the_online_stream_fails() -> None:
     assert report.failures == [checks.ROLES], str(report)
 
 
-class EvaluatesFromATrainingStream(EvaluationPolicy):
+# --- faults in the code that trains, whatever that is ---------------------------------------------
+
+
+def reuses_online_noise_for_the_target(agent: ValueAgent) -> None:
+    """ξ′ = ξ."""
+    if isinstance(agent.update, FusedUpdate):
+        agent.update._noise["target"] = agent.update._noise["online"]
+        return
+    resample = agent.plain.noise.resample
+
+    def fault(role: str, rows: int | None = None) -> None:
+        resample(role, rows)
+        if role != "act":
+            hold_noise(agent.target, held_noise(agent.online))
+
+    agent.plain.noise.resample = fault  # type: ignore[method-assign]
+
+
+def acts_without_noise(agent: ValueAgent) -> None:
+    if isinstance(agent.update, FusedUpdate):
+        noise = agent.update._noise["act"]
+        noise.rows = lambda count: np.zeros((count, noise.array.shape[-1]), np.float32)  # type: ignore[method-assign]
+        return
+    values = agent.plain._values
+
+    def fault(observation: Tensor) -> Tensor:
+        with noise_off(agent.acting):
+            return values(observation)
+
+    agent.plain._values = fault
+
+
+def learns_without_noise(agent: ValueAgent) -> None:
+    if isinstance(agent.update, FusedUpdate):
+        agent.update._noise["online"].array = np.zeros_like(agent.update._noise["online"].array)
+        return
+    loss = agent.plain._loss
+
+    def fault(*columns: Tensor) -> tuple[Tensor, Tensor]:
+        with noise_off(agent.online):
+            return loss(*columns)
+
+    agent.plain._loss = fault
+
+
+SABOTAGE: dict[str, Callable[[ValueAgent], None]] = {
+    "never resamples": never_resamples("online"),
+    "reuses ξ for ξ′": reuses_online_noise_for_the_target,
+    "acts without noise": acts_without_noise,
+    "learns without noise": learns_without_noise,
+}
+
+
+@pytest.mark.parametrize("fault", SABOTAGE)
+@pytest.mark.parametrize("compute", ["torch", "auto", COMPILE])
+def test_a_fault_in_the_code_that_trains_is_found(compute: str, fault: str) -> None:
+    agent = make("noisynet-dqn", f"compute={compute}")
+    SABOTAGE[fault](agent)
+    report = audit_agent(agent, FEW_UPDATES)
+    assert not report.passed, str(report)
+
+
+@pytest.mark.parametrize("compute", ["torch", "auto", COMPILE])
+def test_the_code_that_trains_passes(compute: str) -> None:
+    report = audit_agent(make("noisynet-dqn", f"compute={compute}"), FEW_UPDATES)
+    assert report.passed, str(report)
+    used = "kernels" if compute == "auto" else compute
+    assert f"0 of {5 * FEW_UPDATES} passes by {used} differ" in str(report)
+
+
+# --- evaluation -----------------------------------------------------------------------------------
+
+
+class EvaluatesFromATrainingStream(ValuePolicy):
     def __init__(self, agent: ValueAgent, noise: Any, role: str) -> None:
         super().__init__(agent, noise, role)
         self.stream = agent.streams["act"]
 
 
-class EvaluatesFromTheGlobalStream(EvaluationPolicy):
+class EvaluatesFromTheGlobalStream(ValuePolicy):
     def act(self, observation: Any) -> Any:
         resample_noise(self.network)
         return super().act(observation)
 
 
-class EvaluatesWithTheOnlineNetwork(EvaluationPolicy):
+class EvaluatesWithTheOnlineNetwork(ValuePolicy):
     def __init__(self, agent: ValueAgent, noise: Any, role: str) -> None:
         super().__init__(agent, noise, role)
         self.network = agent.online
 
 
-class EvaluatesWithTheActingNetwork(EvaluationPolicy):
+class EvaluatesWithTheActingNetwork(ValuePolicy):
     def __init__(self, agent: ValueAgent, noise: Any, role: str) -> None:
         super().__init__(agent, noise, role)
         self.network = agent.acting
@@ -218,8 +279,8 @@ class EvaluatesWithTheActingNetwork(EvaluationPolicy):
     ],
 )
 def test_an_evaluation_that_disturbs_training_fails_its_question(
-    policy: type[EvaluationPolicy], monkeypatch: pytest.MonkeyPatch
+    policy: type[ValuePolicy], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(value_module, "EvaluationPolicy", policy)
+    monkeypatch.setattr(value_module, "ValuePolicy", policy)
     report = audit_agent(make("noisynet-dqn"), UPDATES)
     assert report.failures == [checks.EVALUATION], str(report)
