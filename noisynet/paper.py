@@ -96,7 +96,7 @@ RAINBOW_SYNC_TARGET_STEPS: Final = 8_000  # O: table 1: 32k frames
 RAINBOW_N_STEP: Final = 3  # O: table 1
 RAINBOW_PRIORITY_EXPONENT: Final = 0.5  # O: table 1, ω
 RAINBOW_PRIORITY_BETA_INITIAL: Final = 0.4  # O: table 1, to 1 over training
-RAINBOW_MAX_GRADIENT_NORM: Final = 10.0  # O: reproductions, as for Dueling
+RAINBOW_MAX_GRADIENT_NORM: Final = 10.0  # R: as for Dueling; the paper states none
 RAINBOW_EPSILON_ANNEAL_STEPS: Final = 62_500  # O: section "hyper-parameter tuning": 250k frames
 RAINBOW_EPSILON_FINAL: Final = 0.01  # O: likewise, without noisy nets
 

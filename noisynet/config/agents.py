@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 ValueAgentName = Literal[
     "dqn",
@@ -41,14 +41,11 @@ class AgentSpec:
         """Whether it explores by noise on its weights."""
         return self.noise is not None
 
-    def with_noise(self, noise: str) -> AgentSpec | None:
-        """The agent that differs from this one in the kind of noise only, if it has a name."""
+    def changed(self, **fields: Any) -> AgentSpec | None:
+        """The agent that differs from this one in these fields only; None if it has no name."""
+        wanted = replace(self, **fields)
         others = AGENT_SPECS.values()
-        wanted = replace(self, name="", noise=None)
-        return next(
-            (o for o in others if o.noise == noise and replace(o, name="", noise=None) == wanted),
-            None,
-        )
+        return next((o for o in others if replace(o, name=wanted.name) == wanted), None)
 
 
 AGENT_SPECS: Final[dict[str, AgentSpec]] = {
@@ -60,7 +57,7 @@ AGENT_SPECS: Final[dict[str, AgentSpec]] = {
         AgentSpec("noisynet-dueling", "value", "factorised", dueling=True),
         AgentSpec("c51", "value", categorical=True),
         AgentSpec("noisynet-c51", "value", "factorised", categorical=True),
-        # Parts of Rainbow can be switched off by settings, as in its ablations.
+        # The ablations of Rainbow are settings, except for the one without noise.
         AgentSpec("rainbow", "value", "factorised", dueling=None, categorical=None),
         AgentSpec("rainbow-without-noise", "value", dueling=None, categorical=None),
         AgentSpec("a3c", "actor-critic"),

@@ -81,9 +81,6 @@ VALUE_PRESETS: Final[dict[str, dict[str, Any]]] = {
     "minatar": {
         "frames": paper.MINATAR_FRAMES,
         "network.hidden": (paper.MINATAR_HIDDEN,),
-        # Rewards of 1 are not clipped; symmetric, so that a new network expects returns of 0.
-        "network.v_min": -25.0,
-        "network.v_max": 25.0,
         "optimiser.learning_rate": paper.MINATAR_LEARNING_RATE,
         "optimiser.epsilon": paper.MINATAR_RMSPROP_EPSILON**2,
         "replay.capacity_steps": paper.MINATAR_REPLAY_STEPS,
@@ -115,8 +112,6 @@ VALUE_PRESETS: Final[dict[str, dict[str, Any]]] = {
     "classic": {
         "frames": 50_000,
         "network.hidden": (64, 64),
-        "network.v_min": -100.0,  # CartPole's and Acrobot's returns at a discount of 0.99
-        "network.v_max": 100.0,
         "optimiser.kind": "adam",
         "optimiser.learning_rate": 1e-3,
         "replay.capacity_steps": 50_000,
@@ -133,6 +128,18 @@ VALUE_PRESETS: Final[dict[str, dict[str, Any]]] = {
         "checkpoint_period_frames": 10_000,
         "log_period_steps": 500,
     },
+}
+
+# For the value agents with distributions over returns, after the settings above. Rewards are not
+# clipped. The ranges are symmetric, so that the values of a new network are near 0.
+CATEGORICAL_PRESETS: Final[dict[str, dict[str, Any]]] = {
+    "minatar": {
+        "network.v_min": -25.0,
+        "network.v_max": 25.0,
+        "optimiser.epsilon": paper.C51_ADAM_EPSILON,  # not RMSProp's, which the preset has
+    },
+    # A return of 1 per step is at most 100 with a discount of 0.99.
+    "classic": {"network.v_min": -100.0, "network.v_max": 100.0},
 }
 
 # For the actor-critic agents.

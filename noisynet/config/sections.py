@@ -203,8 +203,8 @@ class Learning(Section):
     """How the value network is trained."""
 
     loss: Literal["huber", "squared"] = "huber"
-    """huber clips the gradient of the TD error δ to ±1, as Nature's code does; squared is ½δ², the
-    NoisyNet paper's loss up to the factor."""
+    """Of Q-values: huber clips the gradient of the TD error δ to ±1, as Nature's code does; squared
+    is ½δ², the NoisyNet paper's loss up to the factor. Distributions have the cross-entropy."""
     double_q: bool = False
     """Whether the online network selects the action that the target network evaluates (Eq. 5)."""
     discount: Decay = paper.DISCOUNT

@@ -58,7 +58,7 @@ BAD_COMMANDS: dict[str, tuple[list[str], list[str]]] = {
     ),
     "a noisy agent that is greedy": (
         [*PONG, "--set", "exploration.kind=epsilon-greedy"],
-        ["noisynet-dqn does not explore by epsilon-greedy"],
+        ["noisynet-dqn does not explore by epsilon-greedy; choose the agent dqn instead"],
     ),
     "a replay that is too small": (
         [*PONG, "--set", "replay.capacity_steps=10"],
