@@ -19,16 +19,17 @@ from typing import Any
 import numpy as np
 
 from noisynet.config import build_config
-from noisynet.loops import make_training
+from noisynet.loops import Run, open_run
+from noisynet.loops.off_policy_trainer import OffPolicyTrainer
+from noisynet.replay import FrameStore
 from noisynet.runs import RunFolder
 
 RESULTS = Path(__file__).parent / "results" / "checkpoint.json"
 EPISODE_STEPS = 2_000
 
 
-def fill(training: Any, rows: int, frames: np.ndarray[Any, Any]) -> None:
-    """Append so many steps, an episode after the other."""
-    store = training.store
+def fill(store: FrameStore, rows: int, frames: np.ndarray[Any, Any]) -> None:
+    """Append steps, episode after episode."""
     for step in range(rows):
         frame = frames[step % len(frames)]
         if store.settled(0) == store.written[0]:
@@ -36,20 +37,20 @@ def fill(training: Any, rows: int, frames: np.ndarray[Any, Any]) -> None:
         store.append(0, step % 6, 0.0, 0.99, frame, step % EPISODE_STEPS == EPISODE_STEPS - 1)
 
 
-def timed_checkpoint(training: Any) -> dict[str, float]:
-    """Seconds of one checkpoint: of syncing the replay's files, and of everything else."""
-    flush, sync = training.store.flush, [0.0]
+def timed_checkpoint(run: Run, store: FrameStore) -> dict[str, float]:
+    """Return the seconds of one checkpoint: of syncing the replay files, and of the rest."""
+    flush, sync = store.flush, [0.0]
 
     def timed_flush() -> None:
         began = time.perf_counter()
         flush()
         sync[0] = time.perf_counter() - began
 
-    training.store.flush = timed_flush
+    store.flush = timed_flush  # type: ignore[method-assign]
     began = time.perf_counter()
-    training.checkpoint()
+    run.checkpoint()
     whole = time.perf_counter() - began
-    training.store.flush = flush
+    store.flush = flush  # type: ignore[method-assign]
     return {"sync_seconds": round(sync[0], 3), "beyond_sync_seconds": round(whole - sync[0], 3)}
 
 
@@ -69,14 +70,16 @@ def main() -> None:
         folder = RunFolder.create_or_open(
             parent + "/run", config.model_dump(mode="json"), must_match=[]
         )
-        with make_training(config, folder, "cpu", [], lambda: False) as training:
-            fill(training, options.rows, frames)
-            first = timed_checkpoint(training)  # hashes the whole replay, once
+        with open_run(config, folder) as run:
+            assert isinstance(run.trainer, OffPolicyTrainer)
+            store = run.trainer.store
+            fill(store, options.rows, frames)
+            first = timed_checkpoint(run, store)  # hashes the whole replay, once
             later = []
             for number in range(1, options.checkpoints + 1):
-                fill(training, period, frames)
-                training.loop.steps = number  # each checkpoint has a name of its own
-                later.append(timed_checkpoint(training))
+                fill(store, period, frames)
+                run.trainer.loop.steps = number  # names the checkpoint
+                later.append(timed_checkpoint(run, store))
             files = [path for path in folder.replay_path.iterdir() if path.is_file()]
             report = {
                 "rows": options.rows,

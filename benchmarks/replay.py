@@ -20,11 +20,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from noisynet.replay import FrameStore, PrioritisedReplay, UniformReplay, rows_that_fit
+from noisynet.replay import FrameStore, PrioritisedReplay, UniformReplay
 
 RESULTS = Path(__file__).parent / "results" / "replay.json"
 BATCH_SIZE = 32
 LIMIT_BYTES = 7.2e9  # of file, for 1M agent steps of Atari
+ROUNDING_BYTES = 64 * 1024  # partly used blocks, and layout.json
 EPISODE_STEPS = 2_000
 
 
@@ -88,7 +89,8 @@ def measure(folder: Path, rows: int) -> dict[str, Any]:
 def atari_store(folder: Path, rows: int) -> FrameStore:
     """As much slack as the limit on the files allows."""
     small = FrameStore(100, (84, 84), num_actions=18)
-    slack = rows_that_fit(LIMIT_BYTES * rows / 1_000_000, small.layout) - rows - 4 - 1
+    limit = LIMIT_BYTES * rows / 1_000_000 - ROUNDING_BYTES
+    slack = int(limit // small.layout.nbytes) - rows - 4 - 1
     return FrameStore(rows, (84, 84), num_actions=18, slack_rows=slack, folder=folder)
 
 

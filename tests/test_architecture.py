@@ -78,17 +78,30 @@ def test_imports_point_one_way(path: Path) -> None:
     assert not wrong, f"{here} may import {sorted(allowed)}, but imports {sorted(wrong)}"
 
 
+def imported_packages(path: Path) -> set[str]:
+    """The top-level packages that a module imports, anywhere in it."""
+    names: list[str] = []
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            names += [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            names.append(node.module or "")
+    return {name.split(".")[0] for name in names}
+
+
 @pytest.mark.parametrize("path", [p for p in MODULES if room(p) == "layers"], ids=module_name)
 def test_layers_need_torch_and_nothing_else(path: Path) -> None:
-    for node in ast.walk(ast.parse(path.read_text())):
-        names = []
-        if isinstance(node, ast.Import):
-            names = [alias.name for alias in node.names]
-        elif isinstance(node, ast.ImportFrom):
-            names = [node.module or ""]
-        for name in names:
-            top = name.split(".")[0]
-            assert top in {"noisynet", "torch"} or top in sys.stdlib_module_names, name
+    assert imported_packages(path) <= {"noisynet", "torch", *sys.stdlib_module_names}
+
+
+@pytest.mark.parametrize("path", [p for p in MODULES if room(p) != "kernels"], ids=module_name)
+def test_only_kernels_import_numba(path: Path) -> None:
+    assert not imported_packages(path) & {"numba", "llvmlite"}
+
+
+def test_kernels_are_at_most_700_lines() -> None:
+    lines = [len(path.read_text().splitlines()) for path in MODULES if room(path) == "kernels"]
+    assert 0 < sum(lines) <= 700
 
 
 @pytest.mark.parametrize("path", [p for p in MODULES if p.name == "__init__.py"], ids=module_name)

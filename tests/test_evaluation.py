@@ -1,4 +1,4 @@
-"""The evaluation protocol: what counts, what is kept, and that training never notices."""
+"""The evaluation protocol: scores, traces, and that training is not changed."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from noisynet.agents import EvaluationPolicy, ValueAgent
+from noisynet.agents import ValueAgent, ValuePolicy
 from noisynet.config import Config, build_config
 from noisynet.envs import Environment, EnvironmentSpec, Step, episode_seed, make_environment
 from noisynet.evaluation import (
@@ -22,6 +22,7 @@ from noisynet.evaluation import (
     make_configured_environment,
 )
 from noisynet.loops import OffPolicyLoop
+from noisynet.loops.off_policy_trainer import snapshot_loop
 from noisynet.replay import FrameStore
 from noisynet.runs import Trace
 
@@ -41,8 +42,8 @@ def make(agent: str, environment: str, *settings: str) -> tuple[ValueAgent, Envi
     return ValueAgent(config, made.spec), made
 
 
-def snapshot(holder: ValueAgent | OffPolicyLoop) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    return {k: v.clone() for k, v in holder.tensors().items()}, dict(holder.state())
+def snapshot(agent: ValueAgent) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    return {k: v.clone() for k, v in agent.tensors().items()}, dict(agent.state())
 
 
 def assert_same(first: dict[str, Tensor], second: dict[str, Tensor]) -> None:
@@ -51,7 +52,7 @@ def assert_same(first: dict[str, Tensor], second: dict[str, Tensor]) -> None:
 
 
 class Counting(Environment):
-    """Every episode lasts five steps, each worth what its number says; four frames a step."""
+    """Episodes of five steps with rewards 1 to 5, and four frames per step."""
 
     def __init__(self, truncates: bool = False) -> None:
         super().__init__(EnvironmentSpec("deep_sea/4", 2, (2,), "float32", 3, 4, 1.0), 1)
@@ -65,8 +66,8 @@ class Counting(Environment):
     def _recv(self, actions: NDArray[np.int64]) -> Step:
         self.t += 1
         over, never = np.array([self.t == 5]), np.array([False])
-        ended, cut = (never, over) if self.truncates else (over, never)
-        return Step(self._frame(), np.array([float(self.t)]), ended, cut, never)
+        terminated, truncated = (never, over) if self.truncates else (over, never)
+        return Step(self._frame(), np.array([float(self.t)]), terminated, truncated, never)
 
     def _screen(self, index: int) -> NDArray[np.uint8]:
         raise NotImplementedError
@@ -79,17 +80,17 @@ def counting_agent(environment: Environment, *settings: str) -> ValueAgent:
     return ValueAgent(configure("noisynet-dqn", "deep_sea/4", *settings), environment.spec)
 
 
-# --- what counts ---------------------------------------------------------------------------------
+# --- scores ------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
     ("frames", "played", "lengths", "episodes", "score"),
     [
-        (4 * 12, 48, [5, 5, 2], 2, 15.0),  # two games and two steps of a third
+        (4 * 12, 48, [5, 5, 2], 2, 15.0),  # two episodes and two steps of a third
         (4 * 10, 40, [5, 5], 2, 15.0),  # exactly two
         (4 * 5, 20, [5], 1, 15.0),
         (4 * 3, 12, [3], 0, 6.0),  # none: the partial return 1 + 2 + 3
-        (4 * 4 + 1, 20, [5], 1, 15.0),  # a step that was begun is played
+        (4 * 4 + 1, 20, [5], 1, 15.0),  # a step that has started is completed
     ],
 )
 def test_only_completed_episodes_count_unless_there_is_none(
@@ -124,7 +125,7 @@ def test_an_unfinished_episode_is_never_the_best_of_completed_ones() -> None:
     assert result.best == result.score == -15.0
 
 
-def test_an_episode_cut_by_the_time_limit_is_complete() -> None:
+def test_an_episode_truncated_by_the_time_limit_is_complete() -> None:
     environment = Counting(truncates=True)
     result = evaluate(
         counting_agent(environment), environment, frames=44, training_frames=0, noise="off"
@@ -132,7 +133,7 @@ def test_an_episode_cut_by_the_time_limit_is_complete() -> None:
     assert (result.episodes, result.score) == (2, 15.0)
 
 
-def test_rewards_are_not_clipped_whatever_training_does() -> None:
+def test_rewards_are_not_clipped_even_if_training_clips_them() -> None:
     environment = Counting()
     agent = counting_agent(environment, "learning.clip_rewards=true")
     result = evaluate(agent, environment, frames=20, training_frames=0, noise="on")
@@ -150,7 +151,7 @@ def test_the_score_is_the_mean_over_episodes() -> None:
     assert sum(trace.score for trace in result.traces) == 300  # but it is traced
 
 
-def test_every_episode_has_its_own_seed_of_run_evaluation_and_number() -> None:
+def test_the_seed_of_an_episode_derives_from_run_evaluation_and_number() -> None:
     environment = Counting()
     agent = counting_agent(environment, "seed=7")
     result = evaluate(agent, environment, frames=4 * 12, training_frames=1_000, noise="on")
@@ -164,12 +165,12 @@ def test_every_episode_has_its_own_seed_of_run_evaluation_and_number() -> None:
 def test_the_agent_sees_stacks_that_begin_with_zeros(monkeypatch: pytest.MonkeyPatch) -> None:
     environment, seen = Counting(), list[NDArray[Any]]()
 
-    class Watching(EvaluationPolicy):
+    class Watching(ValuePolicy):
         def act(self, observation: NDArray[Any]) -> NDArray[np.int64]:
             seen.append(observation[0].copy())
             return super().act(observation)
 
-    monkeypatch.setattr("noisynet.agents.value.EvaluationPolicy", Watching)
+    monkeypatch.setattr("noisynet.agents.value.ValuePolicy", Watching)
     evaluate(counting_agent(environment), environment, frames=28, training_frames=0, noise="on")
     times = [[int(frame[1]) if frame[0] else None for frame in stack] for stack in seen]
     assert times == [
@@ -178,7 +179,7 @@ def test_the_agent_sees_stacks_that_begin_with_zeros(monkeypatch: pytest.MonkeyP
         [0, 1, 2],
         [1, 2, 3],
         [2, 3, 4],
-        [None, None, 0],  # nothing of the game before
+        [None, None, 0],  # nothing of the previous episode
         [None, 0, 1],
     ]
 
@@ -186,7 +187,7 @@ def test_the_agent_sees_stacks_that_begin_with_zeros(monkeypatch: pytest.MonkeyP
 # --- noise ---------------------------------------------------------------------------------------
 
 
-def test_noise_on_and_off_meet_the_same_games_and_play_them_differently() -> None:
+def test_both_modes_play_the_same_games_with_different_actions() -> None:
     agent, _ = make("noisynet-dqn", "minatar/breakout")
     results = {}
     for noise in MODES:
@@ -200,7 +201,7 @@ def test_noise_on_and_off_meet_the_same_games_and_play_them_differently() -> Non
     assert on.actions.tolist() != off.actions.tolist()
 
 
-def test_mean_weights_play_a_deterministic_game_alike_and_noise_does_not() -> None:
+def test_mean_weights_repeat_a_deterministic_game_and_noise_does_not() -> None:
     played = {}
     for noise in MODES:
         agent, environment = make("noisynet-dqn", "deep_sea/4")
@@ -210,10 +211,10 @@ def test_mean_weights_play_a_deterministic_game_alike_and_noise_does_not() -> No
     assert len(played["on"]) > 1
 
 
-def test_an_evaluation_is_decided_by_the_weights_and_when_it_takes_place() -> None:
+def test_an_evaluation_depends_on_the_weights_and_the_training_frames_only() -> None:
     def actions(when: int) -> list[list[int]]:
         agent, environment = make("noisynet-dueling", "deep_sea/4")
-        torch.manual_seed(when)  # of no consequence
+        torch.manual_seed(when)  # no effect
         result = evaluate(agent, environment, frames=80, training_frames=when, noise="on")
         return [trace.actions.tolist() for trace in result.traces]
 
@@ -225,7 +226,7 @@ def test_an_evaluation_is_decided_by_the_weights_and_when_it_takes_place() -> No
 
 
 def replayed(trace: Trace) -> tuple[float, bool]:
-    """The score of a trace played again, and whether the game was over by then."""
+    """Replay a trace; return its score and whether the episode ended."""
     options = json.loads(json.dumps(dict(trace.options)))
     with make_environment(trace.environment, 1, **options) as environment:
         environment.start([trace.seed])
@@ -250,7 +251,7 @@ def replayed(trace: Trace) -> tuple[float, bool]:
     ids=str,
 )
 @pytest.mark.parametrize("agent", ["dqn", "noisynet-dueling"])
-def test_a_trace_plays_again_to_the_same_score(
+def test_a_replayed_trace_has_the_same_score(
     agent: str, environment: str, settings: list[str]
 ) -> None:
     built, made = make(agent, environment, *settings)
@@ -260,7 +261,7 @@ def test_a_trace_plays_again_to_the_same_score(
         assert replayed(trace) == (trace.score, trace.finished)
 
 
-def test_an_unfinished_trace_plays_again_as_far_as_it_goes() -> None:
+def test_an_unfinished_trace_can_be_replayed() -> None:
     built, made = make("noisynet-dqn", "gym/CartPole-v1")
     result = evaluate(built, made, frames=4, training_frames=0, noise="on")
     assert not result.completed
@@ -268,7 +269,7 @@ def test_an_unfinished_trace_plays_again_as_far_as_it_goes() -> None:
     assert replayed(result.traces[0]) == (4.0, False)
 
 
-def test_the_time_limit_is_gymnasiums_own_unless_one_is_set() -> None:
+def test_the_time_limit_is_that_of_gymnasium_unless_one_is_set() -> None:
     assert environment_options(configure("dqn", "gym/CartPole-v1")) == {}
     limited = configure("dqn", "gym/CartPole-v1", "max_episode_frames=9")
     assert environment_options(limited) == {"max_episode_frames": 9}
@@ -279,7 +280,7 @@ def test_the_time_limit_is_gymnasiums_own_unless_one_is_set() -> None:
     assert environment_options(deep) == {"mapping_seed": 3}
 
 
-def test_a_cartpole_that_is_held_upright_ends_after_500_steps() -> None:
+def test_cartpole_is_truncated_after_500_steps() -> None:
     with make_configured_environment(configure("dqn", "gym/CartPole-v1"), 1) as environment:
         frame, steps, over = environment.start([1])[0], 0, False
         while not over:
@@ -291,7 +292,7 @@ def test_a_cartpole_that_is_held_upright_ends_after_500_steps() -> None:
         assert (steps, bool(step.truncated[0])) == (500, True)
 
 
-# --- training never notices ----------------------------------------------------------------------
+# --- training state ------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("noise", MODES)
@@ -330,12 +331,13 @@ def trained(evaluations: bool) -> OffPolicyLoop:
 def test_a_run_with_evaluations_is_bit_identical_to_one_without() -> None:
     with_evaluations, without = trained(True), trained(False)
     assert without.agent.updates == 48
-    assert_same(with_evaluations.tensors(), without.tensors())
+    (tensors, state), (expected, expected_state) = map(snapshot_loop, (with_evaluations, without))
+    assert_same(tensors, expected)
     assert with_evaluations.store.digest() == without.store.digest()
-    assert with_evaluations.agent.state() == without.agent.state()
+    assert state["agent"] == expected_state["agent"]
 
 
-def test_stop_interrupts_at_once_and_leaves_the_agent_bit_identical() -> None:
+def test_an_interrupted_evaluation_leaves_the_agent_bit_identical() -> None:
     built, environment = make("noisynet-dqn", "deep_sea/4")
     tensors, state = snapshot(built)
     asked = 0
@@ -355,7 +357,7 @@ def test_stop_interrupts_at_once_and_leaves_the_agent_bit_identical() -> None:
 # --- stacks --------------------------------------------------------------------------------------
 
 
-def test_stacks_keep_the_newest_frames_of_each_environment_apart() -> None:
+def test_stacks_have_the_newest_frames_of_each_environment() -> None:
     class Two(Counting):
         def __init__(self) -> None:
             super().__init__()

@@ -9,7 +9,7 @@ from pathlib import Path
 from turn import Turns
 
 from noisynet.config import Config, build_config
-from noisynet.loops import make_training
+from noisynet.loops import open_run
 from noisynet.runs import RunFolder
 
 agent, environment, update_period, warm_up = sys.argv[1:5]
@@ -28,9 +28,8 @@ assert isinstance(config, Config)
 with tempfile.TemporaryDirectory() as parent:
     stored = config.model_dump(mode="json")
     folder = RunFolder.create_or_open(Path(parent) / "run", stored, must_match=[])
-    with make_training(config, folder, "cpu", [], lambda: False) as training:
+    with open_run(config, folder) as run:
         turns = Turns(int(warm_up) + 200)
-        for tick in training.loop.run():
-            training.journal.note(tick)
+        for _ in run.trainer.advance(lambda: False):
             if not all(turns.step() for _ in range(config.num_envs)):
                 break

@@ -237,9 +237,11 @@ class PlainUpdate:
             self.loss = self.categorical_loss
         self._values: Callable[[Tensor], Tensor] = agent.acting
         self._loss = self.loss
-        if agent.compute == "compile":  # shapes never change: one graph for each function
-            self._values = torch.compile(agent.acting, dynamic=False)
-            self._loss = torch.compile(self.loss, dynamic=False)
+        if agent.compute == "compile":
+            # Shapes never change: one graph for each function. `fullgraph` raises where PyTorch
+            # would otherwise fall back to eager mode, for example beyond its limit of graphs.
+            self._values = torch.compile(agent.acting, dynamic=False, fullgraph=True)
+            self._loss = torch.compile(self.loss, dynamic=False, fullgraph=True)
 
     def resample(self, rows: int) -> None:
         """Draw the acting noise: one sample for each of `rows` environments."""

@@ -6,7 +6,6 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
-from types import TracebackType
 from typing import Final, Protocol, Self
 
 from rich.console import Console, Group
@@ -57,29 +56,8 @@ class DisplayedJob(Protocol):
         """Its state."""
 
 
-class Display(Protocol):
-    """Shows the progress of a sweep inside a `with` block."""
-
-    def __enter__(self) -> Self:
-        """Start the display."""
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        """Stop the display; the last state stays on the screen."""
-
-    def log(self, spec: RunSpec, message: str) -> None:
-        """Show an event of a run."""
-
-    def refresh(self, jobs: Sequence[DisplayedJob]) -> None:
-        """Show the state of all jobs. Cheap to call often."""
-
-
-class LineDisplay:
-    """Prints one line per event.
+class Display:
+    """Prints one line per event, inside a `with` block.
 
     Args:
         console: to print to.
@@ -95,14 +73,14 @@ class LineDisplay:
         pass
 
     def log(self, spec: RunSpec, message: str) -> None:
-        """Print the run's name and the message."""
+        """Show an event of a run."""
         _print_line(self._console, f"{spec.name}: {message}")
 
     def refresh(self, jobs: Sequence[DisplayedJob]) -> None:
-        """Print nothing."""
+        """Show the state of all jobs: not in lines. Cheap to call often."""
 
 
-class TableDisplay(LineDisplay):
+class TableDisplay(Display):
     """A live table of the jobs, as many as fit on the screen, below the lines of events.
 
     Args:
@@ -140,7 +118,7 @@ class TableDisplay(LineDisplay):
 
 def make_display(console: Console) -> Display:
     """A live table if the console is a terminal, otherwise lines."""
-    return TableDisplay(console) if console.is_terminal else LineDisplay(console)
+    return TableDisplay(console) if console.is_terminal else Display(console)
 
 
 def jobs_table(jobs: Sequence[DisplayedJob], rows: int) -> Group:
@@ -198,5 +176,5 @@ def _progress_cells(job: DisplayedJob) -> list[str]:
 
 
 def _print_line(console: Console, message: str) -> None:
-    with suppress(OSError):  # the runs go on without a terminal
+    with suppress(OSError):  # the sweep continues without a terminal
         console.print(message, highlight=False, markup=False, soft_wrap=True)

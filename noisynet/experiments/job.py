@@ -55,17 +55,18 @@ class ProcessOptions:
     Attributes:
         device: as after `--device`.
         tensorboard: whether TensorBoard events are written.
-        program: the command to which the run's arguments are appended.
+        program: the command to which the run's arguments are appended; None for `PROGRAM`, with the
+            interpreter of the machine that starts the process.
     """
 
     device: str = "auto"
     tensorboard: bool = True
-    program: tuple[str, ...] = PROGRAM
+    program: tuple[str, ...] | None = None
 
     def command(self, spec: RunSpec) -> list[str]:
         """The command line of a run whose parent is this process."""
         options = ["--device", self.device, *([] if self.tensorboard else ["--no-tensorboard"])]
-        return [*self.program, str(os.getpid()), *spec.arguments(), *options]
+        return [*(self.program or PROGRAM), str(os.getpid()), *spec.arguments(), *options]
 
 
 class KillCounter:

@@ -73,10 +73,10 @@ class LocalRunner:
         for job in self.jobs:
             if stop.immediate:
                 job.kill()
-            if stop.requested:
+            if stop():
                 job.stop()
             job.poll()
-        if not stop.requested:
+        if not stop():
             self._start_jobs()
 
     def _start_jobs(self) -> None:

@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from noisynet.config import (
     ActorCriticConfig,
     Config,
     ConfigError,
     build_config,
-    load_config,
     parse_count,
 )
 from noisynet.envs import parse_environment
@@ -65,7 +63,7 @@ class RunSpec:
 
     @property
     def log(self) -> Path:
-        """The file with the output of the run's processes, beside the folder."""
+        """The file with the output of the run's processes, next to the folder."""
         return self.folder.with_name(f"{self.folder.name}.log")
 
     @property
@@ -87,26 +85,6 @@ class RunSpec:
             *("--seed", str(self.seed), *preset, *settings),
             *("--out", str(self.out), "--name", self.name),
         ]
-
-    def to_json(self) -> dict[str, Any]:
-        """A JSON-serialisable dictionary, for another machine."""
-        fields = {key: getattr(self, key) for key in ("agent", "environment", "seed", "variant")}
-        return fields | {
-            "preset": self.preset,
-            "settings": list(self.settings),
-            "out": str(self.out),
-            "config": self.config.model_dump(mode="json"),
-        }
-
-    @classmethod
-    def from_json(cls, stored: dict[str, Any]) -> RunSpec:
-        """The inverse of `to_json`."""
-        decoded = {
-            "settings": tuple(stored["settings"]),
-            "out": Path(stored["out"]),
-            "config": load_config(stored["config"]),
-        }
-        return cls(**(stored | decoded))
 
 
 @dataclass(frozen=True)

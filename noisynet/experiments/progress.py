@@ -76,7 +76,8 @@ def read_progress(spec: RunSpec, *, check_lock: bool = True) -> Progress:
     except RunError as error:
         return Progress(ProgressState.UNREADABLE, reason=str(error))
     frames, score = status.get("frames", 0), status.get("score")
-    if status.get("state") == "finished" and frames >= spec.frames and stored == _planned(spec):
+    planned = _planned(spec) | {"threads": stored.get("threads")}  # the run chose its number
+    if status.get("state") == "finished" and frames >= spec.frames and stored == planned:
         return Progress(ProgressState.DONE, frames, score)
     owner = lock_owner(folder) if check_lock else folder.holder()
     state = ProgressState.UNFINISHED if owner is None else ProgressState.LOCKED

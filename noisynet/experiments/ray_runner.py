@@ -7,13 +7,12 @@ import os
 import signal
 import socket
 import time
-from dataclasses import asdict, dataclass, field
-from pathlib import Path
+from dataclasses import dataclass, field, replace
 from types import ModuleType
 from typing import Any, Final
 
 from noisynet.experiments.display import Display
-from noisynet.experiments.job import PROGRAM, Job, JobState, KillCounter, ProcessOptions
+from noisynet.experiments.job import Job, JobState, KillCounter, ProcessOptions
 from noisynet.experiments.plan import Plan, RunSpec
 from noisynet.experiments.progress import ProgressState, read_progress
 from noisynet.runs import RunFolder
@@ -81,7 +80,8 @@ class RayRunner:
         if self._connected:
             _check_address(address)
             self.ray.init(address=address, log_to_driver=False, logging_level="warning")
-        self.jobs = [RayJob(_absolute(spec)) for spec in plan.specs]
+        out = plan.out.absolute()  # workers have other working directories
+        self.jobs = [RayJob(replace(spec, out=out)) for spec in plan.specs]
         for job in self.jobs:
             if read_progress(job.spec, check_lock=False).state is ProgressState.DONE:
                 job.state = JobState.DONE
@@ -91,7 +91,7 @@ class RayRunner:
         """Run every job to its end, or to a checkpoint once a stop is requested."""
         try:
             while not all(job.state.ended for job in self.jobs):
-                if stop.requested:
+                if stop():
                     self._cancel()
                 else:
                     self._submit()
@@ -122,10 +122,7 @@ class RayRunner:
             max_retries=0,  # the driver retries lost tasks itself and logs each one
             **({"num_gpus": 1} if self.options.device.startswith("cuda") else {}),
         )
-        options = asdict(self.options)
-        if self.options.program == PROGRAM:
-            del options["program"]  # each node has its own interpreter
-        return remote.remote(spec.to_json(), options, cores)
+        return remote.remote(spec, self.options, cores)
 
     def _largest_node(self) -> int:
         nodes = [node["Resources"] for node in self.ray.nodes() if node["Alive"]]
@@ -185,12 +182,12 @@ class RayRunner:
                 self.ray.cancel(job.task, force=False)
 
 
-def run_job(stored: dict[str, Any], options: dict[str, Any], cores: int) -> tuple[str, str, str]:
+def run_job(spec: RunSpec, options: ProcessOptions, cores: int) -> tuple[str, str, str]:
     """A Ray task: run one job to its end on this node.
 
     Args:
-        stored: the run, as `RunSpec.to_json` returns it.
-        options: of `ProcessOptions`.
+        spec: the run.
+        options: how its processes are started.
         cores: assigned to the task.
 
     Returns:
@@ -198,12 +195,9 @@ def run_job(stored: dict[str, Any], options: dict[str, Any], cores: int) -> tupl
     """
     # Ray cancels a task by SIGINT, which a cluster started in the background ignores.
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    spec = RunSpec.from_json(stored)
     node = _import_ray().get_runtime_context().get_node_id()
     threads = cores if spec.processes == 1 else 1
-    job = Job(
-        spec, ProcessOptions(**options), _no_log, host=f"node {node}, task of process {os.getpid()}"
-    )
+    job = Job(spec, options, _no_log, host=f"node {node}, task of process {os.getpid()}")
     try:
         while not job.state.ended:
             if job.state is JobState.WAITING:
@@ -221,11 +215,6 @@ def run_job(stored: dict[str, Any], options: dict[str, Any], cores: int) -> tupl
 
 def _no_log(_spec: RunSpec, _message: str) -> None:
     """The driver logs the events; the output of the run is in its log file."""
-
-
-def _absolute(spec: RunSpec) -> RunSpec:
-    """The run with an absolute path: Ray's workers have other working directories."""
-    return RunSpec.from_json(spec.to_json() | {"out": str(Path(spec.out).absolute())})
 
 
 def _check_address(address: str | None) -> None:

@@ -18,7 +18,8 @@ from noisynet.config import ActorCriticConfig, Config, ConfigError, load_config
 from noisynet.envs import parse_environment
 from noisynet.experiments.plan import RunSpec
 from noisynet.experiments.progress import read_last_rows
-from noisynet.runs import RunError, RunFolder, find_run_folders
+from noisynet.runs import RunError, RunFolder
+from noisynet.runs.store import find_run_folders
 
 FILE: Final = "throughput.json"
 """Throughputs measured on a machine with two cores, by environment family and agent."""

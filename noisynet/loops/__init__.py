@@ -13,10 +13,10 @@ if TYPE_CHECKING:
     from noisynet.loops.async_actors import WorkersFailed
     from noisynet.loops.episodes import FinishedEpisode
     from noisynet.loops.launch import load_agent, open_run, open_run_folder, train, try_build
-    from noisynet.loops.off_policy import OffPolicyLoop, Tick
+    from noisynet.loops.off_policy import OffPolicyLoop
     from noisynet.loops.process import has_large_images
-    from noisynet.loops.run import Outcome, Run, Trainer
-    from noisynet.loops.run_log import Observer, WorkersObserver
+    from noisynet.loops.run import Outcome, Run
+    from noisynet.loops.run_log import Observer
     from noisynet.loops.supervisor import PATIENCE_SECONDS, Health, Phase
 
 __all__ = [
@@ -28,10 +28,7 @@ __all__ = [
     "Outcome",
     "Phase",
     "Run",
-    "Tick",
-    "Trainer",
     "WorkersFailed",
-    "WorkersObserver",
     "has_large_images",
     "load_agent",
     "open_run",
@@ -46,10 +43,10 @@ __getattr__ = lazy_attributes(
         "async_actors": ["WorkersFailed"],
         "episodes": ["FinishedEpisode"],
         "launch": ["load_agent", "open_run", "open_run_folder", "train", "try_build"],
-        "off_policy": ["OffPolicyLoop", "Tick"],
+        "off_policy": ["OffPolicyLoop"],
         "process": ["has_large_images"],
-        "run": ["Outcome", "Run", "Trainer"],
-        "run_log": ["Observer", "WorkersObserver"],
+        "run": ["Outcome", "Run"],
+        "run_log": ["Observer"],
         "supervisor": ["PATIENCE_SECONDS", "Health", "Phase"],
     },
 )

@@ -121,10 +121,12 @@ class AsyncTrainer:
             self.supervisor = None
 
     def poll(self) -> None:
-        """Watch the workers, which wait while an evaluation is played."""
-        if self.supervisor is not None and self._health_is_due():
+        """Watch the workers and log their health, about twice a second."""
+        now = time.monotonic()
+        if self.supervisor is not None and now - self._health_at > _HEALTH_SECONDS:
+            self._health_at = now
             self.supervisor.poll(0.0)
-            self._log_health(self.supervisor)
+            self.log.workers(self.supervisor.health())
 
     def close(self) -> None:
         """Release the shared memory."""
@@ -157,8 +159,7 @@ class AsyncTrainer:
             supervisor.poll()
             if stop() or supervisor.failure:
                 supervisor.request_stop()
-            if self._health_is_due():
-                self._log_health(supervisor)
+            self.poll()
         self.pool.copy_weights_to(self.agent.parameters)
         if (death := supervisor.failure) is not None:
             more = f"; see {self._errors_path}" if death.traceback else ""
@@ -207,13 +208,6 @@ class AsyncTrainer:
         if death.traceback:
             with suppress(OSError), self._errors_path.open("a", encoding="utf-8") as file:
                 file.write(f"worker {death.worker}, frame {frames}:\n{death.traceback}\n")
-
-    def _health_is_due(self) -> bool:
-        return time.monotonic() - self._health_at > _HEALTH_SECONDS
-
-    def _log_health(self, supervisor: Supervisor) -> None:
-        self._health_at = time.monotonic()
-        self.log.workers(supervisor.health())
 
     # --- state -----------------------------------------------------------------------------------
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
@@ -12,6 +13,7 @@ from numpy.typing import NDArray
 
 from noisynet.envs import Environment, Step, episode_seed
 from noisynet.evaluation import Stacks
+from noisynet.runs import RunDamaged
 
 
 @dataclass(frozen=True)
@@ -121,32 +123,48 @@ class Episodes:
             for env, episode in enumerate(self.running)
         }
 
-    def state(self) -> list[dict[str, Any]]:
+    def state(self) -> dict[str, Any]:
         """Return the rest of the state, JSON-able."""
-        return [
-            {"number": episode.number, "seed": episode.seed, "score": episode.score}
-            for episode in self.running
-        ]
+        running = [{"number": e.number, "seed": e.seed, "score": e.score} for e in self.running]
+        return {"episodes": running, "observation": self._digest()}
 
-    def restore(self, tensors: dict[str, torch.Tensor], state: list[dict[str, Any]]) -> None:
-        """Load what `tensors` and `state` returned; `fast_forward` must follow."""
-        self.running = [
-            RunningEpisode(e["number"], e["seed"], tensors[f"actions.{env}"].tolist(), e["score"])
-            for env, e in enumerate(state)
-        ]
-
-    def fast_forward(self, beat: Callable[[], None] = lambda: None) -> None:
-        """Replay the running episodes from their seeds and actions.
-
-        Environments step together, so each one starts late enough for all to finish at once.
+    def restore(
+        self,
+        tensors: dict[str, torch.Tensor],
+        state: dict[str, Any],
+        beat: Callable[[], None] = lambda: None,
+    ) -> None:
+        """Load what `tensors` and `state` returned, and replay the running episodes.
 
         Args:
+            tensors: actions.
+            state: the rest.
             beat: called at every step.
+
+        Raises:
+            RunDamaged: the environments do not show the same observations.
         """
+        self.running = [
+            RunningEpisode(e["number"], e["seed"], tensors[f"actions.{env}"].tolist(), e["score"])
+            for env, e in enumerate(state["episodes"])
+        ]
+        if self.running:
+            self._fast_forward(beat)
+        if self._digest() != state["observation"]:
+            first, count = self.first_env, self.environment.num_envs
+            raise RunDamaged(
+                f"environments {first} to {first + count - 1} of {self.environment.spec.name} did "
+                "not reproduce their episodes: expected the same observations for the same seeds "
+                "and actions; check that the version of the environment is the one that the run "
+                "was started with"
+            )
+
+    def _fast_forward(self, beat: Callable[[], None]) -> None:
+        """Replay all episodes. Environments step together, so shorter episodes start later."""
         lengths = [len(episode.actions) for episode in self.running]
-        longest = max(lengths, default=0)
+        longest = max(lengths)
         playing = np.zeros(self.environment.num_envs, np.bool_)
-        for tick in range(longest + 1 if self.running else 0):
+        for tick in range(longest + 1):
             beat()
             due = [tick == longest - length for length in lengths]
             # Environments that are not due yet play an arbitrary episode with action 0.
@@ -167,3 +185,6 @@ class Episodes:
                 step = self.environment.step(np.array(actions, np.int64))
                 playing &= ~(step.terminated | step.truncated)
                 self.stacks.push(step.frame)
+
+    def _digest(self) -> str:
+        return hashlib.sha256(self.observation.tobytes()).hexdigest()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from noisynet.extras import extra
+from noisynet.loops.run_log import Observer
 from noisynet.runs import RunFolder, read_metrics
 
 if TYPE_CHECKING:
@@ -16,7 +17,7 @@ _CURVES: Final = (
 )
 
 
-class TensorBoard:
+class TensorBoard(Observer):
     """Writes the metrics as TensorBoard events to the run's `tensorboard/`.
 
     Args:
@@ -36,7 +37,7 @@ class TensorBoard:
     def started(self, frames: int) -> None:
         """Open the event file; hide the events after `frames`, which will be written again."""
         self._writer = self._make_writer(str(self._folder.path / "tensorboard"), purge_step=frames)
-        # Events at exactly this frame are hidden, too. Those that are in the logs are written again.
+        # That hides events at this very frame, too; those in the logs are written again.
         now = [
             row for row in read_metrics(self._folder.metrics_path) if row.get("frames") == frames
         ]
@@ -78,9 +79,6 @@ class TensorBoard:
         """Flush at once: a run killed after its next checkpoint does not write them again."""
         assert self._writer is not None
         self._writer.flush()
-
-    def noted(self, message: str) -> None:
-        """Do nothing: messages have no curve."""
 
     def close(self) -> None:
         """Close the event file."""

@@ -73,51 +73,36 @@ def open_run(
     prepare_process()
     with ExitStack() as resources:
         try:
-            run = _build(config, folder, device, observers, stop, patience_seconds, resources)
+            num_envs = config.num_envs if isinstance(config, Config) else 1
+            environment = resources.enter_context(make_configured_environment(config, num_envs))
+            spec, stored = environment.spec, folder.read_config()
+            default = default_threads(config, spec)
+            threads, note = choose_threads(config.threads, stored.get("threads"), default)
+            resources.callback(torch.set_num_threads, torch.get_num_threads())
+            torch.set_num_threads(threads)
+            config = config.model_copy(update={"threads": threads})
+            agent = make_agent(config, spec, device)
+            log = RunLog(folder, spec.frames_per_step, config.log_period_steps, observers)
+            resources.callback(log.close)
+            for text in filter(None, (_description(agent, threads), note)):
+                log.message(text)
+            trainer: Trainer
+            if isinstance(agent, ValueAgent):
+                trainer = OffPolicyTrainer(agent, environment, folder, log)
+            else:
+                environment.close()  # every worker has its own
+                trainer = AsyncTrainer(agent, spec, folder, log, patience_seconds)
+                resources.callback(trainer.close)
+            run = Run(trainer, config, spec, folder, log, stop)
+            run.resume()
+            changed = {"frames": config.frames, "threads": threads}
+            if any(stored.get(key) != value for key, value in changed.items()):
+                folder.write_config({**stored, **changed})
         except BaseException:
             resources.close()
             folder.remove_if_unused()
             raise
         yield run
-
-
-def _build(
-    config: AnyConfig,
-    folder: RunFolder,
-    device: torch.device | str,
-    observers: Sequence[Observer],
-    stop: Callable[[], bool],
-    patience_seconds: float,
-    resources: ExitStack,
-) -> Run:
-    num_envs = config.num_envs if isinstance(config, Config) else 1
-    environment = resources.enter_context(make_configured_environment(config, num_envs))
-    spec, stored = environment.spec, folder.read_config()
-    threads, note = choose_threads(
-        config.threads, stored.get("threads"), default_threads(config, spec)
-    )
-    resources.callback(torch.set_num_threads, torch.get_num_threads())
-    torch.set_num_threads(threads)
-    config = config.model_copy(update={"threads": threads})
-    agent = make_agent(config, spec, device)
-    log = RunLog(folder, spec.frames_per_step, config.log_period_steps, observers)
-    resources.callback(log.close)
-    log.message(_description(agent, threads))
-    if note:
-        log.message(note)
-    trainer: Trainer
-    if isinstance(agent, ValueAgent):
-        trainer = OffPolicyTrainer(agent, environment, folder, log)
-    else:
-        environment.close()  # every worker has its own
-        trainer = AsyncTrainer(agent, spec, folder, log, patience_seconds)
-        resources.callback(trainer.close)
-    run = Run(trainer, config, spec, folder, log, stop)
-    run.resume()
-    changed = {"frames": config.frames, "threads": threads}
-    if any(stored.get(key) != value for key, value in changed.items()):
-        folder.write_config({**stored, **changed})
-    return run
 
 
 def _description(agent: Agent, threads: int) -> str:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-import numpy as np
 import torch
 
 from noisynet.agents import ValueAgent
@@ -18,7 +17,9 @@ from noisynet.layers import sigma_summary
 from noisynet.loops.off_policy import OffPolicyLoop, Tick
 from noisynet.loops.run_log import RunLog
 from noisynet.replay import FrameStore
-from noisynet.runs import RunDamaged, RunFolder, SegmentHashes, StorageError
+from noisynet.runs import RunDamaged, RunFolder, SegmentHashes
+from noisynet.runs.files import storage_errors
+from noisynet.runs.segments import ReadRows
 from noisynet.state_dicts import add_prefix, strip_prefix
 
 SCHEMA: Final = "value-agent/4"
@@ -92,12 +93,11 @@ class OffPolicyTrainer:
     def snapshot(self) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
         """Return the tensors and the JSON-able state that resuming needs; sync the replay files."""
         self._rows_at_checkpoint = self.store.written.copy()
-        with _storage_errors("sync the replay in", self.folder.replay_path):
+        with storage_errors("sync the replay in", self.folder.replay_path):
             self.store.flush()
         tensors, state = snapshot_loop(self.loop)
         hashes = [
-            self._hashes[env].state(*self._window(env), self._read_rows(env))
-            for env in range(self.environment.num_envs)
+            self._hashes[env].state(*self._window(env)) for env in range(self.environment.num_envs)
         ]
         return tensors, {"loop": state, "replay_hashes": hashes}
 
@@ -111,13 +111,12 @@ class OffPolicyTrainer:
         with _replay_damage(self.folder.replay_path):
             restore_loop(self.loop, tensors, state["loop"])
         self._verify_replay(state["replay_hashes"])
-        self.loop.episodes.fast_forward()
-        check_observations(self.loop)
+        self.loop.episodes.restore(tensors, state["loop"]["episodes"])
         self._rows_at_checkpoint = self.store.written.copy()
 
     def _verify_replay(self, states: list[dict[str, Any]]) -> None:
         for env, state in enumerate(states):
-            wrong = self._hashes[env].verify(state, *self._window(env), self._read_rows(env))
+            wrong = self._hashes[env].verify(state, *self._window(env))
             if wrong:
                 raise RunDamaged(
                     f"the replay of environment {env} in {self.folder.replay_path} does not match "
@@ -126,12 +125,9 @@ class OffPolicyTrainer:
                 )
             self._hashes[env] = SegmentHashes.from_state(state)
 
-    def _window(self, env: int) -> tuple[int, int]:
-        settled = self.store.settled(env)
-        return max(0, int(self.store.written[env]) - self.store.window_rows), settled
-
-    def _read_rows(self, env: int) -> Callable[[int, int], list[memoryview]]:
-        return lambda start, stop: self.store.rows(env, start, stop)
+    def _window(self, env: int) -> tuple[int, int, ReadRows]:
+        start = max(0, int(self.store.written[env]) - self.store.window_rows)
+        return start, self.store.settled(env), partial(self.store.rows, env)
 
 
 def snapshot_loop(loop: OffPolicyLoop) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
@@ -152,7 +148,7 @@ def snapshot_loop(loop: OffPolicyLoop) -> tuple[dict[str, torch.Tensor], dict[st
 def restore_loop(
     loop: OffPolicyLoop, tensors: dict[str, torch.Tensor], state: dict[str, Any]
 ) -> None:
-    """Load what `snapshot_loop` returned; the running episodes are still to be replayed."""
+    """Load what `snapshot_loop` returned, except the running episodes."""
     loop.agent.restore(strip_prefix("agent.", tensors), state["agent"])
     replay = dict(state["replay"])
     if "priorities" in tensors:
@@ -160,30 +156,12 @@ def restore_loop(
     loop.replay.restore(replay)
     loop.stream.bit_generator.state = state["stream"]
     loop.steps = state["steps"]
-    loop.episodes.restore(tensors, state["episodes"])
-
-
-def check_observations(loop: OffPolicyLoop) -> None:
-    """Compare the replayed episodes with the replay.
-
-    Raises:
-        RunDamaged: an environment does not show the stored frames.
-    """
-    for env in range(len(loop.episodes.running)):
-        newest = loop.store.written[env : env + 1] - 1
-        stored = loop.store.stacks(np.array([env]), newest)[0]
-        if not np.array_equal(stored, loop.episodes.observation[env]):
-            raise RunDamaged(
-                f"environment {env} of {loop.config.environment} did not reproduce its episode: "
-                "expected the stored frames for the same seed and actions; check that the version "
-                "of the environment is the one that the run was started with"
-            )
 
 
 def _make_store(config: Config, environment: Environment, path: Path) -> FrameStore:
     """Open the replay files, large enough for what two checkpoints refer to."""
     spec, learning = environment.spec, config.learning
-    with _storage_errors("make the replay in", path), _replay_damage(path):
+    with storage_errors("make the replay in", path), _replay_damage(path):
         return FrameStore(
             max(config.replay.capacity_steps, config.num_envs * (spec.stack + learning.n_step)),
             spec.frame_shape,
@@ -195,17 +173,6 @@ def _make_store(config: Config, environment: Environment, path: Path) -> FrameSt
             slack_rows=2 * (_rows_between_checkpoints(config, environment) + 2),
             folder=path,
         )
-
-
-@contextmanager
-def _storage_errors(doing: str, path: Path) -> Iterator[None]:
-    """Turn an OSError into a StorageError, with the replay's own message if it has one."""
-    try:
-        yield
-    except OSError as error:
-        if error.errno is not None and error.strerror != os.strerror(error.errno):
-            raise StorageError(f"cannot {doing} {path}: {error.strerror}") from error
-        raise StorageError.from_os_error(doing, path, error) from error
 
 
 @contextmanager

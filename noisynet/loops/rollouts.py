@@ -1,12 +1,10 @@
-"""The environments of a worker: roll-outs for its agent, and their state."""
+"""The environments of a worker: roll-outs for its agent."""
 
 from __future__ import annotations
 
-import hashlib
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from noisynet.agents import ActorCriticAgent, Rollout
@@ -14,7 +12,6 @@ from noisynet.config import ActorCriticConfig
 from noisynet.envs import Environment, Step
 from noisynet.loops.episodes import Episodes, FinishedEpisode
 from noisynet.loops.shared_state import Slot
-from noisynet.runs import RunDamaged
 
 
 class RolloutCollector:
@@ -82,36 +79,6 @@ class RolloutCollector:
     def _observe(self, t: int) -> None:
         self._buffers.observation[t] = self.episodes.observation
         self._buffers.begins[t] = [not episode.actions for episode in self.episodes.running]
-
-    # --- state -----------------------------------------------------------------------------------
-
-    def tensors(self) -> dict[str, torch.Tensor]:
-        """Return the actions of the running episodes."""
-        return self.episodes.tensors()
-
-    def state(self) -> dict[str, Any]:
-        """Return the rest of the state, JSON-able."""
-        return {"episodes": self.episodes.state(), "observation": self._digest()}
-
-    def restore(self, tensors: dict[str, torch.Tensor], state: dict[str, Any]) -> None:
-        """Load what `tensors` and `state` returned, and replay the running episodes.
-
-        Raises:
-            RunDamaged: the environments do not show the same observations.
-        """
-        self.episodes.restore(tensors, state["episodes"])
-        self.episodes.fast_forward(self.slot.beat)
-        if self._digest() != state["observation"]:
-            first = self.episodes.first_env
-            raise RunDamaged(
-                f"environments {first} to {first + self.environment.num_envs - 1} of "
-                f"{self.config.environment} did not reproduce their episodes: expected the same "
-                "observations for the same seeds and actions; check that the version of the "
-                "environment is the one that the run was started with"
-            )
-
-    def _digest(self) -> str:
-        return hashlib.sha256(self.episodes.observation.tobytes()).hexdigest()
 
 
 class _Buffers:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 import numpy as np
 
@@ -14,8 +14,8 @@ from noisynet.runs import MetricsLog, RunError, RunFolder, list_traces, read_met
 from noisynet.runs.files import storage_errors
 
 
-class Observer(Protocol):
-    """Follows a run without changing it."""
+class Observer:
+    """Follows a run without changing it; override what you need."""
 
     def started(self, frames: int) -> None:
         """Training starts, or resumes from a checkpoint at `frames`; called first."""
@@ -29,13 +29,8 @@ class Observer(Protocol):
     def noted(self, message: str) -> None:
         """A message for the user; may come before `started`."""
 
-
-@runtime_checkable
-class WorkersObserver(Protocol):
-    """An observer that also follows the workers of a run."""
-
     def watched(self, workers: Sequence[Health]) -> None:
-        """The state of each worker; called about twice a second."""
+        """The state of each worker, about twice a second."""
 
 
 class RunLog:
@@ -80,12 +75,7 @@ class RunLog:
 
     def workers(self, health: Sequence[Health]) -> None:
         """Show the state of each worker."""
-
-        def notify(observer: Observer) -> None:
-            if isinstance(observer, WorkersObserver):
-                observer.watched(health)
-
-        self._notify(notify)
+        self._notify(lambda observer: observer.watched(health))
 
     def close(self) -> None:
         """Close the files."""

@@ -11,6 +11,7 @@ from rich.live import Live
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.text import Text
 
+from noisynet.loops.run_log import Observer
 from noisynet.loops.supervisor import Health, Phase
 
 _SYMBOLS: Final = {
@@ -22,7 +23,7 @@ _SYMBOLS: Final = {
 }
 
 
-class Lines:
+class Lines(Observer):
     """Prints evaluations and messages, one per line; for output that is not a terminal.
 
     Args:
@@ -31,12 +32,6 @@ class Lines:
 
     def __init__(self, say: Callable[[str], None]) -> None:
         self._say = say
-
-    def started(self, frames: int) -> None:
-        """Print nothing."""
-
-    def logged(self, row: dict[str, Any], steps_per_second: float) -> None:
-        """Print nothing."""
 
     def evaluated(self, row: dict[str, Any]) -> None:
         """Print the score."""
@@ -47,7 +42,7 @@ class Lines:
         self._say(message)
 
 
-class Terminal:
+class Terminal(Observer):
     """A progress bar, with a line below it for the workers of a run.
 
     Args:

@@ -175,8 +175,8 @@ class Worker:
     def _send_snapshot(self) -> None:
         """Send the whole state to the parent, and wait for the next GO."""
         self._send_reports()
-        tensors = add_prefix("agent.", self.agent.tensors()) | self.collector.tensors()
-        state = {"agent": self.agent.state(), "actor": self.collector.state()}
+        tensors = add_prefix("agent.", self.agent.tensors()) | self.collector.episodes.tensors()
+        state = {"agent": self.agent.state(), "actor": self.collector.episodes.state()}
         self.channel.send(SNAPSHOT, encode_snapshot(tensors, state))
         self._wait_for_go()
 
@@ -192,7 +192,7 @@ class Worker:
 
     def _restore(self, tensors: dict[str, torch.Tensor], state: dict[str, Any]) -> None:
         self.agent.restore(strip_prefix("agent.", tensors), state["agent"])
-        self.collector.restore(tensors, state["actor"])
+        self.collector.episodes.restore(tensors, state["actor"], self.slot.beat)
 
     def _compile(self) -> None:
         """Compile the update now, while no heartbeat is expected."""

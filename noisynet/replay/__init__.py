@@ -6,7 +6,7 @@ sample `TransitionBatch`es from it.
 
 from noisynet.replay.frames import FrameStore
 from noisynet.replay.prioritised import PrioritisedReplay
-from noisynet.replay.rings import RowLayout, rows_that_fit
+from noisynet.replay.rings import RowLayout
 from noisynet.replay.sum_tree import SumTree
 from noisynet.replay.transitions import TransitionBatch
 from noisynet.replay.uniform import UniformReplay
@@ -18,5 +18,4 @@ __all__ = [
     "SumTree",
     "TransitionBatch",
     "UniformReplay",
-    "rows_that_fit",
 ]

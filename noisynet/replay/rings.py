@@ -17,9 +17,6 @@ IntArray: TypeAlias = npt.NDArray[np.int64]
 BoolArray: TypeAlias = npt.NDArray[np.bool_]
 Array: TypeAlias = npt.NDArray[Any]
 
-# Disk space beyond the bytes of the columns: partly used blocks, and layout.json.
-_ROUNDING_BYTES = 64 * 1024
-
 
 @dataclass(frozen=True)
 class RowLayout:
@@ -69,15 +66,6 @@ class RowLayout:
     def nbytes(self) -> int:
         """Bytes of one row over all columns."""
         return sum(dtype.itemsize * items for dtype, items in self.columns().values())
-
-
-def rows_that_fit(limit_bytes: float, layout: RowLayout) -> int:
-    """Return the largest number of rows, over all environments, in `limit_bytes` of disk space.
-
-    An Atari row has 7,074 bytes, so 7.2e9 bytes hold 1,017,802 rows: a capacity of 1M and 17,797
-    rows of slack with stack 4 and n_step 1.
-    """
-    return max(0, int((limit_bytes - _ROUNDING_BYTES) // layout.nbytes))
 
 
 class Rings:

@@ -28,9 +28,9 @@ from noisynet.reports.scores import (
     Strata,
     Tally,
     estimate,
-    estimate_improvement,
     human_normalised,
     mean_over_seeds,
+    probability_of_improvement,
     relative_score,
     tally,
 )
@@ -194,7 +194,7 @@ class Analysis:
         """The probability that a run of `noisy` scores higher than one of `baseline`."""
         tasks = self.tasks(noisy, baseline)
         both = (self.strata(contender, tasks) for contender in (noisy, baseline))
-        return estimate_improvement(*both, seed=self.seed)
+        return estimate(probability_of_improvement, *both, seed=self.seed)
 
     # --- published -------------------------------------------------------------------------------
 

@@ -14,7 +14,7 @@ from noisynet.reports.scores import (
     tally,
 )
 from noisynet.reports.study import table_label
-from noisynet.reports.table_formats import Table, interval_cell, number_cell, text_cell
+from noisynet.reports.table_formats import Table, interval_cell, make_row, number_cell
 
 
 def comparison(analysis: Analysis) -> Table:
@@ -34,14 +34,14 @@ def comparison(analysis: Analysis) -> Table:
         ]
         theirs_tally = tally([a for a, _ in published], [b for _, b in published])
         rows.append(
-            (
-                text_cell(f"{noisy.title} over {baseline.title}"),
-                text_cell(str(analysis.tally(noisy, baseline))),
-                text_cell(str(theirs_tally) if published else "–"),
+            make_row(
+                f"{noisy.title} over {baseline.title}",
+                str(analysis.tally(noisy, baseline)),
+                str(theirs_tally) if published else "–",
                 interval_cell(better.value, better.interval, 2),
                 number_cell(float(np.median(relative)), 1),
                 number_cell(float(np.mean(relative)), 1),
-                number_cell(len(tasks), 0),
+                len(tasks),
             )
         )
     notes = (
@@ -85,11 +85,11 @@ def aggregates(analysis: Analysis) -> Table:
         found = [analysis.estimate(statistic, contender, tasks) for statistic in statistics]
         counts.add(tuple(tasks))
         rows.append(
-            (
-                text_cell(contender.title),
+            make_row(
+                contender.title,
                 *(interval_cell(one.value, one.interval) for one in found),
-                number_cell(len(tasks), 0),
-                number_cell(len(strata.values), 0),
+                len(tasks),
+                len(strata.values),
             )
         )
     notes = [analysis.normaliser.sentence, _INTERVAL]
@@ -122,8 +122,8 @@ def noise_on_and_off(analysis: Analysis) -> Table:
                 span = reference.high - reference.low if reference else float("nan")
                 gain = float(on.mean() - off.mean())
                 rows.append(
-                    (
-                        text_cell(f"{contender.title}, {table_label(task)}"),
+                    make_row(
+                        f"{contender.title}, {table_label(task)}",
                         raw_cell(on.tolist(), len(study.seeds), on.mean() > off.mean()),
                         raw_cell(off.tolist(), len(study.seeds), off.mean() > on.mean()),
                         number_cell(gain),

@@ -26,7 +26,6 @@ from noisynet.reports.plotting import (
     frames_axis,
     line_style,
     markers,
-    new_figure,
     short_number,
 )
 from noisynet.reports.scores import mean_over_seeds
@@ -89,7 +88,7 @@ def _grid(
     panel = (WIDTH / columns, 0.9) if small else (WIDTH / 3, 1.7)
     margin = 0.42  # inches above for the legend and below for the axis
     width, height = max(panel[0] * columns, 0.6 * WIDTH), panel[1] * rows + 2 * margin
-    figure = new_figure(width, height)
+    figure = Figure(figsize=(width, height))
     grid = figure.subplots(rows, columns, squeeze=False)
     figure.subplots_adjust(
         left=(0.42 if small else 0.62) / width,

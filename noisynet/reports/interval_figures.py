@@ -16,6 +16,7 @@ from noisynet.reports.agents import Contender
 from noisynet.reports.analysis import Analysis
 from noisynet.reports.load_metrics import NoiseMode
 from noisynet.reports.plotting import (
+    DIAMONDS,
     WIDTH,
     LazyFigure,
     band,
@@ -23,7 +24,6 @@ from noisynet.reports.plotting import (
     frames_axis,
     line_style,
     markers,
-    new_figure,
 )
 from noisynet.reports.scores import (
     HUMAN,
@@ -45,15 +45,6 @@ _AGGREGATES: Final[tuple[tuple[str, Statistic], ...]] = (
     ("optimality gap", optimality_gap),
 )
 _MODES: Final[dict[NoiseMode, Any]] = {"on": "-", "off": (0, (1, 1))}
-_PUBLISHED: Final[dict[str, Any]] = {
-    "linestyle": "none",
-    "marker": "D",
-    "markersize": 3.5,
-    "markerfacecolor": "white",
-    "markeredgecolor": "black",
-    "markeredgewidth": 0.7,
-    "label": "published, same games",
-}
 
 
 def interval_figures(analysis: Analysis) -> Iterator[LazyFigure]:
@@ -104,7 +95,7 @@ def interval_figures(analysis: Analysis) -> Iterator[LazyFigure]:
 
 
 def _aggregates(analysis: Analysis, shown: Sequence[Contender]) -> Figure:
-    figure = new_figure(WIDTH, 0.95 + 0.22 * len(shown))
+    figure = Figure(figsize=(WIDTH, 0.95 + 0.22 * len(shown)))
     row = figure.subplots(1, len(_AGGREGATES), sharey=True)
     for axes, (title, statistic) in zip(row, _AGGREGATES, strict=True):
         for position, contender in enumerate(shown):
@@ -118,7 +109,8 @@ def _aggregates(analysis: Analysis, shown: Sequence[Contender]) -> Figure:
             published = analysis.published_strata(contender, tasks)
             # Published scores are means over seeds, so that only these statistics are known.
             if published is not None and statistic in (mean_score, median_score):
-                axes.plot([float(statistic(published))], [position], **_PUBLISHED)
+                value, label = float(statistic(published)), "published, same games"
+                axes.plot([value], [position], label=label, **DIAMONDS)
         axes.set_title(title)
         axes.set_xlabel("(%)")
         axes.xaxis.set_major_locator(MaxNLocator(4))
@@ -141,7 +133,7 @@ def _label_rows(axes: Axes, names: Sequence[str]) -> None:
 
 
 def _improvements(analysis: Analysis, pairs: Sequence[tuple[Contender, Contender]]) -> Figure:
-    figure = new_figure(WIDTH * 0.75, 0.75 + 0.26 * len(pairs))
+    figure = Figure(figsize=(WIDTH * 0.75, 0.75 + 0.26 * len(pairs)))
     axes = figure.add_subplot()
     for position, (noisy, baseline) in enumerate(pairs):
         _interval(axes, position, analysis.improvement(noisy, baseline), noisy.style.colour)
@@ -162,7 +154,7 @@ def _profiles(analysis: Analysis, shown: Sequence[Contender]) -> Figure:
         contender: analysis.strata(contender, analysis.tasks(contender)) for contender in shown
     }
     thresholds = _thresholds(np.concatenate([found.values for found in strata.values()]))
-    figure = new_figure(WIDTH, 3.0)
+    figure = Figure(figsize=(WIDTH, 3.0))
     axes = figure.add_subplot()
     for contender, found in strata.items():
         profile, bounds = estimate_profile(found, thresholds, seed=analysis.seed)
@@ -208,7 +200,7 @@ def _tasks_in_both_modes(analysis: Analysis, contender: Contender) -> list[str]:
 def _noise(analysis: Analysis, noisy: Sequence[Contender]) -> Figure:
     columns = min(len(noisy), 4)
     rows = -(-len(noisy) // columns)
-    figure = new_figure(max(WIDTH * columns / 4, 3.5), 0.5 + 1.9 * rows)
+    figure = Figure(figsize=(max(WIDTH * columns / 4, 3.5), 0.5 + 1.9 * rows))
     grid = figure.subplots(rows, columns, squeeze=False)
     for axes, contender in zip(grid.flat, noisy, strict=False):
         tasks = _tasks_in_both_modes(analysis, contender)

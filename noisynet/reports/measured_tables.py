@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import astuple, replace
 
 import numpy as np
 
@@ -12,7 +12,7 @@ from noisynet.reports.analysis import PUBLISHED_FRAMES, Analysis
 from noisynet.reports.published import PRINTED
 from noisynet.reports.scores import improvement, mean_score, median_score, standard_deviation
 from noisynet.reports.study import table_label
-from noisynet.reports.table_formats import Cell, Table, number_cell, text_cell
+from noisynet.reports.table_formats import Cell, Table, make_row, number_cell
 
 # --- Tables 1 and 2 ------------------------------------------------------------------------------
 
@@ -60,10 +60,9 @@ def _means(
                 rows.append(_means_row(f"{heading}, {label}", values, len(tasks)))
         if analysis.study.family == "atari" and noisy.style.in_paper and not noisy.variant:
             printed = PRINTED[noisy.agent]
-            values = [printed.baseline_mean, printed.baseline_median]
-            values += [printed.noisy_mean, printed.noisy_median]
+            *values, gain = astuple(printed)
             row = _means_row(f"{heading}, printed", values, 57, digits=0)
-            rows.append((*row[:-2], number_cell(printed.improvement, 0), row[-1]))
+            rows.append((*row[:-2], number_cell(gain, 0), row[-1]))
     notes = [analysis.normaliser.sentence, _SCORE]
     if any("published" in row[0].text for row in rows):
         notes.append(
@@ -97,7 +96,7 @@ def _means_row(
         if values[i] != values[i + 2]:
             cells[better] = replace(cells[better], best=True)
     gain = improvement(values[3], values[1]) if values[1] > 0 else None  # otherwise undefined
-    return (text_cell(heading), *cells, number_cell(gain, 0), number_cell(tasks, 0))
+    return make_row(heading, *cells, number_cell(gain, 0), tasks)
 
 
 # --- Table 3 and Figure 1 ------------------------------------------------------------------------
@@ -139,7 +138,7 @@ def raw_scores(analysis: Analysis) -> Table:
                     number_cell(score.mean, 0, spread=score.std) if score else number_cell(None)
                 )
         if means:
-            rows.append((text_cell(table_label(task)), *cells))
+            rows.append(make_row(table_label(task), *cells))
     notes = [
         "Maximum of a run's evaluations, mean ± population standard deviation over seeds, as in "
         "the paper; (n) where fewer seeds than elsewhere are complete; no ± for one seed.",
@@ -176,7 +175,7 @@ def relative_scores(analysis: Analysis) -> Table:
             columns.append("published")
         groups.append((f"{noisy.title} over {baseline.title}", 2 if published else 1))
     rows = [
-        (text_cell(table_label(task)), *(number_cell(found.get(task), 1) for found in values))
+        make_row(table_label(task), *(number_cell(found.get(task), 1) for found in values))
         for task in study.tasks
         if any(task in found for found in values)
     ]

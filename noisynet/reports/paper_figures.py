@@ -18,12 +18,12 @@ from matplotlib.ticker import MaxNLocator
 from noisynet.reports.agents import FACTORISED_A3C, Contender
 from noisynet.reports.analysis import BASELINES, OTHER_BASELINES, Analysis
 from noisynet.reports.plotting import (
+    DIAMONDS,
     WIDTH,
     LazyFigure,
     frames_axis,
     line_style,
     markers,
-    new_figure,
     panel_legend,
 )
 from noisynet.reports.scores import Floats
@@ -70,7 +70,7 @@ def _bars(
 ) -> Figure:
     tasks = sorted(measured, key=lambda task: -measured[task])
     heights = np.minimum([measured[task] for task in tasks], TRUNCATION)
-    figure = new_figure(max(2.6, min(WIDTH, 1.3 + 0.42 * len(tasks))), 2.9)
+    figure = Figure(figsize=(max(2.6, min(WIDTH, 1.3 + 0.42 * len(tasks))), 2.9))
     axes = figure.add_subplot()
     colours = [noisy.style.colour if height >= 0 else baseline.style.colour for height in heights]
     axes.bar(range(len(tasks)), heights, width=0.75, color=colours)
@@ -79,29 +79,16 @@ def _bars(
             text = f"{measured[task]:.0f}"
             style: dict[str, Any] = {"ha": "center", "va": "bottom", "fontsize": 6, "rotation": 90}
             axes.text(position, TRUNCATION + 20, text, **style)  # above a diamond
-    marked = [
-        (position, published[task]) for position, task in enumerate(tasks) if task in published
-    ]
-    if marked:
-        axes.plot(
-            [position for position, _ in marked],
-            [min(value, TRUNCATION) for _, value in marked],
-            linestyle="none",
-            marker="D",
-            markersize=3.2,
-            markerfacecolor="white",
-            markeredgecolor="black",
-            markeredgewidth=0.7,
-            clip_on=False,
-        )
-    _finish_bars(axes, tasks, heights, [min(value, TRUNCATION) for _, value in marked])
+    positions = [position for position, task in enumerate(tasks) if task in published]
+    diamonds = [min(published[tasks[position]], TRUNCATION) for position in positions]
+    axes.plot(positions, diamonds, clip_on=False, **DIAMONDS)
+    _finish_bars(axes, tasks, heights, diamonds)
     handles = [
         Line2D([], [], color=noisy.style.colour, lw=5, label=f"{noisy.title} better"),
         Line2D([], [], color=baseline.style.colour, lw=5, label=f"{baseline.title} better"),
     ]
-    if marked:
-        diamond = {"marker": "D", "markerfacecolor": "white", "markeredgecolor": "black"}
-        handles.append(Line2D([], [], ls="none", ms=3.2, label="published", **diamond))  # type: ignore[arg-type]
+    if diamonds:
+        handles.append(Line2D([], [], label="published", **DIAMONDS))
     columns = len(handles) if len(tasks) > 8 else 1
     figure.legend(handles=handles, loc="upper center", ncols=columns, handlelength=1)
     top = 0.9 if columns > 1 else 0.98 - 0.06 * len(handles)
@@ -161,7 +148,7 @@ def _median_figures(analysis: Analysis) -> Iterator[LazyFigure]:
 
 def _medians(analysis: Analysis, panels: dict[str, list[Contender]]) -> Figure:
     width = WIDTH / 3 if len(panels) > 1 else WIDTH / 2
-    figure = new_figure(width * max(len(panels), 1), 2.6)
+    figure = Figure(figsize=(width * max(len(panels), 1), 2.6))
     axes_row = figure.subplots(1, len(panels), squeeze=False)[0]
     for axes, shown in zip(axes_row, panels.values(), strict=True):
         tasks = analysis.tasks(*shown)

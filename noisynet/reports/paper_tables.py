@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from typing import Final, Literal, TextIO
 
 import numpy as np
@@ -34,9 +34,9 @@ from noisynet.reports.table_formats import (
     Cell,
     Table,
     TableFormat,
+    make_row,
     number_cell,
     render_table,
-    text_cell,
 )
 
 HALF_A_POINT: Final = 0.5
@@ -176,12 +176,13 @@ _WHY: Final = {"mean": "Video Pinball", "median": "references are rounded, too"}
 def _line(
     heading: str, printed: int, found: Sequence[Recomputed], reasons: Sequence[str]
 ) -> tuple[Cell, ...]:
-    cells, why = [text_cell(heading), number_cell(printed, 0)], []
+    cells: list[Cell | str] = []
+    why: list[str] = []
     for value, reason in zip(found, reasons, strict=True):
         mark = value.mark(printed)
-        cells += [number_cell(value.value, 1), text_cell(mark)]
+        cells += [number_cell(value.value, 1), mark]
         why += [] if mark == "=" or reason in why else [reason]
-    return (*cells, text_cell("; ".join(why)))
+    return make_row(heading, printed, *cells, "; ".join(why))
 
 
 def _improvement(noisy: str, references: ReferenceName) -> Recomputed:
@@ -198,18 +199,9 @@ def table_2() -> Table:
     rows = []
     for noisy, printed in PRINTED.items():
         title = STYLES[BASELINE[noisy]].title
-        as_printed = (
-            printed.baseline_mean,
-            printed.baseline_median,
-            printed.noisy_mean,
-            printed.noisy_median,
-            printed.improvement,
-        )
         factorised = noisy not in published_scores()
         name = f"{title} (factorised)" if factorised else title
-        rows.append(
-            (text_cell(f"{name}, printed"), *(number_cell(value, 0) for value in as_printed))
-        )
+        rows.append(make_row(f"{name}, printed", *astuple(printed)))
         found = [
             None if agent not in published_scores() else recomputed(agent, kind, "unrounded").value
             for agent in (BASELINE[noisy], noisy)
@@ -219,7 +211,7 @@ def table_2() -> Table:
         if found[1] is not None and found[3] is not None:
             gain = improvement(found[3], found[1])
         cells = (*(number_cell(value, 1) for value in found), number_cell(gain, 1))
-        rows.append((text_cell("  recomputed"), *cells))
+        rows.append(make_row("  recomputed", *cells))
     notes = (
         "Of A3C (factorised) only the baseline can be recomputed: the paper has no scores of "
         "single games for NoisyNet-A3C with factorised noise.",
@@ -244,17 +236,15 @@ def relative_scores() -> Table:
     pairs = [noisy for noisy in BASELINE if noisy in scores]
     rows = []
     for game in scores["dqn"]:
-        cells = [text_cell(game)]
+        cells = []
         for noisy in pairs:
             values = scores[noisy][game].mean, scores[BASELINE[noisy]][game].mean
             for references in _BOTH:
                 reference = atari_references(references)[game]
                 cells.append(number_cell(relative_score(*values, reference), 1))
-        rows.append(tuple(cells))
-    tallies = [text_cell("wins/ties/losses")]
-    for noisy in pairs:
-        tallies += [text_cell(str(published_tally(noisy)))] * 2
-    rows.append(tuple(tallies))
+        rows.append(make_row(game, *cells))
+    tallies = [str(published_tally(noisy)) for noisy in pairs for _ in _BOTH]
+    rows.append(make_row("wins/ties/losses", *tallies))
     notes = (
         "unrounded, printed: the references, as in Table 1. Which agent wins does not depend on "
         "them. Figure 1 truncates its bars at 250 %.",
@@ -284,7 +274,7 @@ def raw_scores() -> Table:
             Cell(cell.text.replace(" ", ""), cell.value, cell.spread, cell.value == best)
             for cell in cells
         )
-        rows.append((text_cell(game), *marked))
+        rows.append(make_row(game, *marked))
     notes = (
         "* marks the best score of a row, all of them if several are equal. The paper prints one "
         "in bold: in boxing NoisyNet-A3C, in freeway Dueling, in pong NoisyNet-DQN.",
@@ -307,9 +297,7 @@ def references_that_differ() -> Table:
         reason = _why(source, printed, used)
         if reason:
             values = (source.low, printed.low, used.low)
-            rows.append(
-                (text_cell(game), *(number_cell(value, 1) for value in values), text_cell(reason))
-            )
+            rows.append(make_row(game, *(number_cell(value, 1) for value in values), reason))
     notes = (
         "All other references of Table 3 are those of Wang et al. 2016, rounded to whole points.",
     )

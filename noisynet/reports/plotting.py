@@ -48,6 +48,15 @@ _STYLE: Final[dict[Any, Any]] = {
 
 # For lines of environments: Tol's muted colours, none of which is an agent's.
 OTHER_COLOURS: Final = ("#332288", "#88CCEE", "#117733", "#DDCC77", "#AA4499", "#882255")
+DIAMONDS: Final[dict[str, Any]] = {
+    "linestyle": "none",
+    "marker": "D",
+    "markersize": 3.2,
+    "markerfacecolor": "white",
+    "markeredgecolor": "black",
+    "markeredgewidth": 0.7,
+}
+"""The style of published scores."""
 _MARKERS: Final = ("o", "s", "^", "D", "v", "P")
 _VARIANT_LINES: Final = ((0, (1, 1)), (0, (3, 1, 1, 1)), (0, (5, 1, 1, 1, 1, 1)), (0, (2, 2)))
 
@@ -98,11 +107,6 @@ def figure_style() -> Iterator[None]:
         # Characters that the font lacks are drawn as boxes; the tables have them.
         warnings.filterwarnings("ignore", message="Glyph .* missing from font")
         yield
-
-
-def new_figure(width: float, height: float) -> Figure:
-    """An empty figure of a size in inches, without pyplot's global state."""
-    return Figure(figsize=(width, height))
 
 
 def line_style(contender: Contender, contenders: Sequence[Contender]) -> dict[str, Any]:

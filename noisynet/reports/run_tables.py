@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from noisynet.reports.analysis import Analysis
-from noisynet.reports.table_formats import Table, number_cell, text_cell
+from noisynet.reports.table_formats import Table, make_row, number_cell
 
 
 def cost(analysis: Analysis) -> Table:
@@ -22,15 +22,15 @@ def cost(analysis: Analysis) -> Table:
         training = sum(timing.training_seconds for timing in timed) / 3600
         evaluation = sum(timing.evaluation_seconds for timing in timed) / 3600
         rows.append(
-            (
-                text_cell(contender.title),
+            make_row(
+                contender.title,
                 number_cell(float(np.median(speeds)), 0),
                 number_cell(min(speeds), 0),
                 number_cell(max(speeds), 0),
                 number_cell((training + evaluation) / len(timed)),
                 number_cell(training),
                 number_cell(evaluation),
-                number_cell(len(timed), 0),
+                len(timed),
             )
         )
     notes = (
@@ -40,16 +40,7 @@ def cost(analysis: Analysis) -> Table:
     return Table(
         "cost",
         "Throughput and time",
-        (
-            "agent",
-            "median",
-            "slowest",
-            "fastest",
-            "per run",
-            "training",
-            "evaluation",
-            "runs",
-        ),
+        ("agent", "median", "slowest", "fastest", "per run", "training", "evaluation", "runs"),
         tuple(rows),
         notes,
         (("steps per second", 3), ("hours", 3), ("", 1)),
@@ -58,24 +49,15 @@ def cost(analysis: Analysis) -> Table:
 
 def missing(analysis: Analysis) -> Table:
     """Missing and unfinished runs of the study's agents, environments and seeds."""
-    rows = tuple(
-        (
-            text_cell(one.contender.title),
-            text_cell(one.task),
-            text_cell(", ".join(map(str, one.absent)) or "–"),
-            text_cell(
-                ", ".join(
-                    f"{seed} ({state})"
-                    for seed, state in zip(one.unfinished, one.states, strict=True)
-                )
-                or "–"
-            ),
-        )
-        for one in analysis.study.missing()
-    )
+    rows = []
+    for one in analysis.study.missing():
+        states = zip(one.unfinished, one.states, strict=True)
+        absent = ", ".join(map(str, one.absent)) or "–"
+        unfinished = ", ".join(f"{seed} ({state})" for seed, state in states) or "–"
+        rows.append(make_row(one.contender.title, one.task, absent, unfinished))
     notes = ("Unfinished runs appear in the curves of their environments only.",)
     columns = ("agent", "environment", "seeds without a run", "unfinished seeds")
-    return Table("missing", "Missing runs", columns, rows, notes)
+    return Table("missing", "Missing runs", columns, tuple(rows), notes)
 
 
 def runs_table(analysis: Analysis) -> Table:
@@ -86,19 +68,19 @@ def runs_table(analysis: Analysis) -> Table:
         for run in found:
             scores = run.curve.scores
             rows.append(
-                (
-                    text_cell(run.name),
-                    text_cell(contender.title),
-                    text_cell(task),
-                    number_cell(run.seed, 0),
-                    text_cell(run.state if study.is_complete(run) else f"{run.state}, incomplete"),
-                    number_cell(int(run.curve.points.max()) * study.period(contender), 0)
+                make_row(
+                    run.name,
+                    contender.title,
+                    task,
+                    run.seed,
+                    run.state if study.is_complete(run) else f"{run.state}, incomplete",
+                    int(run.curve.points.max()) * study.period(contender)
                     if scores.size
-                    else text_cell("no evaluation"),
+                    else "no evaluation",
                     number_cell(float(scores.max()) if scores.size else None),
                     number_cell(float(scores[-1]) if scores.size else None),
                     number_cell(run.timing.steps_per_second, 0),
-                    text_cell("; ".join(run.remarks)),
+                    "; ".join(run.remarks),
                 )
             )
     columns = ("run", "agent", "environment", "seed", "state", "evaluated at (frames)")

@@ -225,28 +225,19 @@ def percentile_interval(samples: Floats, level: float = LEVEL) -> Floats:
 
 
 def estimate(
-    statistic: Statistic, strata: Strata, *, seed: int, resamples: int = RESAMPLES
+    statistic: Callable[..., Floats], *strata: Strata, seed: int, resamples: int = RESAMPLES
 ) -> Estimate:
-    """A statistic and its stratified bootstrap interval, reproducible by `seed`."""
-    interval = None
-    if strata.repeated:
-        drawn = resample(strata, np.random.default_rng(seed), resamples)
-        low, high = percentile_interval(statistic(drawn))
-        interval = (float(low), float(high))
-    return Estimate(float(statistic(strata)), interval)
+    """A statistic of one or more agents' scores and its bootstrap interval, reproducible by `seed`.
 
-
-def estimate_improvement(
-    noisy: Strata, baseline: Strata, *, seed: int, resamples: int = RESAMPLES
-) -> Estimate:
-    """The probability of improvement and its interval; both agents' runs are resampled."""
+    The runs of every agent are resampled.
+    """
     interval = None
-    if noisy.repeated and baseline.repeated:
+    if all(scores.repeated for scores in strata):
         generator = np.random.default_rng(seed)
-        drawn = [resample(strata, generator, resamples) for strata in (noisy, baseline)]
-        low, high = percentile_interval(probability_of_improvement(*drawn))
+        resampled = [resample(scores, generator, resamples) for scores in strata]
+        low, high = percentile_interval(statistic(*resampled))
         interval = (float(low), float(high))
-    return Estimate(float(probability_of_improvement(noisy, baseline)), interval)
+    return Estimate(float(statistic(*strata)), interval)
 
 
 def estimate_profile(

@@ -19,7 +19,6 @@ from noisynet.reports.plotting import (
     LazyFigure,
     figure_legend,
     frames_axis,
-    new_figure,
     task_style,
 )
 from noisynet.reports.scores import Floats, mean_over_seeds
@@ -76,7 +75,7 @@ def _sigmas(analysis: Analysis, contender: Contender, tasks: Sequence[str]) -> F
     layers = list(dict.fromkeys(layer for of_task in curves.values() for layer in of_task))
     columns = 2 if len(layers) == 4 else min(len(layers), 3)
     rows = -(-len(layers) // columns)
-    figure = new_figure(max(WIDTH * columns / 3, 3.5), 0.45 + 2.0 * rows)
+    figure = Figure(figsize=(max(WIDTH * columns / 3, 3.5), 0.45 + 2.0 * rows))
     grid = figure.subplots(rows, columns, squeeze=False)
     budget = analysis.study.protocols[contender.style.kind].budget_frames
     x = (np.arange(SIGMA_POINTS) + 0.5) * budget / SIGMA_POINTS

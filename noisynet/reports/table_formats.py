@@ -70,13 +70,14 @@ class Table:
 # --- cells ---------------------------------------------------------------------------------------
 
 
-def text_cell(text: str) -> Cell:
-    """A cell of text."""
-    return Cell(text)
+def make_row(*cells: Cell | str | int) -> tuple[Cell, ...]:
+    """A row of a table: strings become cells of text, integers cells of whole numbers."""
+    made = (number_cell(cell, 0) if isinstance(cell, int) else cell for cell in cells)
+    return tuple(Cell(cell) if isinstance(cell, str) else cell for cell in made)
 
 
 def number_cell(
-    value: float | None, digits: int | None = None, *, spread: float | None = None, suffix: str = ""
+    value: float | None, digits: int | None = None, *, spread: float | None = None
 ) -> Cell:
     """A cell of a number; None and NaN are displayed as missing.
 
@@ -84,14 +85,13 @@ def number_cell(
         value: unrounded.
         digits: after the decimal point; None for three significant digits.
         spread: the standard deviation.
-        suffix: a unit, such as " %".
     """
     if value is None or math.isnan(value):
         return Cell(_MISSING)
     decimals = _decimals(value, spread) if digits is None else digits
-    text = f"{_rounded(value, decimals)}{suffix}"
+    text = _rounded(value, decimals)
     if spread is not None:
-        text = f"{_rounded(value, decimals)} ± {_rounded(spread, decimals)}{suffix}"
+        text += f" ± {_rounded(spread, decimals)}"
     return Cell(text, value, spread)
 
 
@@ -176,8 +176,9 @@ def _escape_markdown(text: str) -> str:
 
 def _csv(table: Table) -> str:
     """Unrounded numbers; spreads and intervals have columns of their own."""
-    spread = [any(row[i].spread is not None for row in table.rows) for i in _indices(table)]
-    bounds = [any(row[i].bounds is not None for row in table.rows) for i in _indices(table)]
+    columns = range(len(table.columns))
+    spread = [any(row[i].spread is not None for row in table.rows) for i in columns]
+    bounds = [any(row[i].bounds is not None for row in table.rows) for i in columns]
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     headings: list[str] = []
@@ -193,10 +194,6 @@ def _csv(table: Table) -> str:
                 values += [_csv_number(bound) for bound in cell.bounds or (None, None)]
         writer.writerow(values)
     return out.getvalue()
-
-
-def _indices(table: Table) -> range:
-    return range(len(table.columns))
 
 
 def _csv_number(value: float | None) -> str:

@@ -56,11 +56,14 @@ class StorageError(RunError):
     def from_os_error(cls, doing: str, path: Path, error: OSError) -> StorageError:
         """Make the error for an `OSError` raised while `doing` something to `path`."""
         reason = os.strerror(error.errno) if error.errno is not None else str(error)
-        advice = _WHAT_TO_DO.get(error.errno or 0, "check that the folder exists and is writable")
-        made = cls(
-            f"cannot {doing} {path}: {reason} (errno {error.errno}); {advice}, then give the same "
-            "command again to resume from the last good checkpoint"
-        )
+        if error.errno is not None and error.strerror != reason:  # a message of ours, with advice
+            made = cls(f"cannot {doing} {path}: {error.strerror}")
+        else:
+            advice = _WHAT_TO_DO.get(error.errno or 0, "check that the folder is writable")
+            made = cls(
+                f"cannot {doing} {path}: {reason} (errno {error.errno}); {advice}, then give the "
+                "same command again to resume from the last good checkpoint"
+            )
         made.errno, made.path = error.errno, path
         return made
 

@@ -17,38 +17,33 @@ class StopRequest:
         interrupt_twice: Raise KeyboardInterrupt on the second SIGINT.
 
     Attributes:
-        signal: The first signal received, None before that.
-        count: The number of signals received.
+        received: The signals, in their order.
     """
 
     def __init__(self, *, interrupt_twice: bool = False) -> None:
-        self.signal: int | None = None
-        self.count = 0
-        self._interrupt_twice, self._interrupted = interrupt_twice, False
+        self.received: list[int] = []
+        self._interrupt_twice = interrupt_twice
 
     def __call__(self) -> bool:
-        """Whether to save and exit: loops poll the request as a function."""
-        return self.requested
+        """Whether to save and exit."""
+        return bool(self.received)
 
     @property
-    def requested(self) -> bool:
-        """Whether to save and exit."""
-        return self.signal is not None
+    def signal(self) -> int | None:
+        """The first signal received, None before that."""
+        return self.received[0] if self.received else None
 
     @property
     def immediate(self) -> bool:
         """Whether to exit without saving: a second signal was received."""
-        return self.count > 1
+        return len(self.received) > 1
 
     def receive(self, number: int, _frame: object = None) -> None:
         """Handle one signal."""
         # Only SIGINT counts twice: supervisors often send SIGTERM to a process and to its group.
-        if number == signal.SIGINT:
-            if self._interrupted and self._interrupt_twice:
-                signal.default_int_handler(number, None)
-            self._interrupted = True
-        self.signal = number if self.signal is None else self.signal
-        self.count += 1
+        if self._interrupt_twice and number == signal.SIGINT and number in self.received:
+            signal.default_int_handler(number, None)
+        self.received.append(number)
 
 
 @contextmanager
@@ -64,14 +59,11 @@ def stop_on_signals(
         numbers: The signals to handle.
         interrupt_twice: Raise KeyboardInterrupt on the second SIGINT.
     """
-    request = StopRequest(interrupt_twice=interrupt_twice)
-    if threading.current_thread() is not threading.main_thread():
-        numbers = ()
-    before = {
-        number: signal.signal(number, request.receive)
-        for number in numbers
-        if number != signal.SIGHUP or signal.getsignal(number) is not signal.SIG_IGN
-    }
+    request, before = StopRequest(interrupt_twice=interrupt_twice), {}
+    if threading.current_thread() is threading.main_thread():
+        for number in numbers:
+            if number != signal.SIGHUP or signal.getsignal(number) is not signal.SIG_IGN:
+                before[number] = signal.signal(number, request.receive)
     try:
         yield request
     finally:

@@ -20,7 +20,7 @@ from noisynet.watch.value_sampling import SampledValues, make_sampler
 _BATCH_SIZE = 16
 
 
-class ReplayMismatch(RunError):  # noqa: N818 — says what happened
+class ReplayMismatch(RunError):  # noqa: N818 — named by its cause
     """A replayed episode differs from its trace."""
 
 

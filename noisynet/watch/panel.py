@@ -187,9 +187,9 @@ class Panel:
         pen.line((left, top - 3, right - 1, top - 3), TEXT, 2)
         column = (WIDTH - 2 * MARGIN) // 2
         for index, (name, (now, initial)) in enumerate(self.caption.sigma.items()):
-            place = (MARGIN + column * (index % 2), self.sigma_top + 26 + 22 * (index // 2))
+            position = (MARGIN + column * (index % 2), self.sigma_top + 26 + 22 * (index // 2))
             change = f" ({now / initial:.0%})" if initial > 0 else ""
-            pen.text(place, f"{name}  {now:.3g}{change}", QUIET, load_font(14))
+            pen.text(position, f"{name}  {now:.3g}{change}", QUIET, load_font(14))
 
     # --- changing content ------------------------------------------------------------------------
 
@@ -232,8 +232,9 @@ class Panel:
                 pen.ellipse((x - 6, middle - 6, x + 6, middle + 6), colour)
                 text = f"{q:.0%}" if self.policy else tick_text(q, self.unit / 10)
             quiet = text == "0%"
-            place = (WIDTH - MARGIN, middle)
-            pen.text(place, text, QUIET if quiet else TEXT, load_font(14), anchor="rm")
+            pen.text(
+                (WIDTH - MARGIN, middle), text, QUIET if quiet else TEXT, load_font(14), anchor="rm"
+            )
 
     def _draw_axis(self, pen: ImageDraw.ImageDraw, step: int) -> None:
         left = self.centre[step] - self.span / 2
@@ -267,8 +268,8 @@ class Panel:
     def _draw_chart(self, pen: ImageDraw.ImageDraw, step: int, after: int) -> None:
         """Draw the chart up to the current step; long episodes scroll."""
         chart, width = self._chart, WIDTH - 2 * MARGIN
-        place = (WIDTH - MARGIN, self.chart_title)
-        pen.text(place, chart.texts[step], TEXT, load_font(15, bold=True), anchor="ra")
+        position = (WIDTH - MARGIN, self.chart_title)
+        pen.text(position, chart.texts[step], TEXT, load_font(15, bold=True), anchor="ra")
         pixels = max(2.0, width / len(chart.series))
         first = max(0, step + 1 - int(width / pixels))
         gap = 1 if pixels > 4 else 0
@@ -293,8 +294,8 @@ class Panel:
                 self._draw_reward(pen, left(number + 1), self.episode.rewards[number])
         legend = f"steps {first:,} to {step:,}   ▲ reward   ▼ penalty"
         pen.text((MARGIN, self.chart_bottom + 6), legend, QUIET, load_font(14))
-        place = (WIDTH - MARGIN, self.chart_bottom + 6)
-        pen.text(place, chart.range_text, QUIET, load_font(14), anchor="ra")
+        position = (WIDTH - MARGIN, self.chart_bottom + 6)
+        pen.text(position, chart.range_text, QUIET, load_font(14), anchor="ra")
 
     def _draw_reward(self, pen: ImageDraw.ImageDraw, x: int, reward: float) -> None:
         x, y = min(x, WIDTH - MARGIN - 6), self.chart_top + 8

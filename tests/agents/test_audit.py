@@ -297,7 +297,7 @@ def learns_without_noise(agent: ValueAgent) -> None:
         with noise_off(agent.online):
             return loss(*columns)
 
-    agent.plain._loss = fault
+    agent.plain._loss = fault  # type: ignore[assignment]
 
 
 SABOTAGE: dict[str, Callable[[ValueAgent], None]] = {

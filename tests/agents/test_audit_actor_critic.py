@@ -115,8 +115,8 @@ class ResamplesBeforeTheBootstrap(ActorCriticAgent):
 class ValuesWithAnotherSample(ActorCriticAgent):
     """log π with the roll-out's noise, V with another sample."""
 
-    def _build_weights(self) -> None:
-        super()._build_weights()
+    def _cache_weights(self) -> None:
+        super()._cache_weights()
         resample_noise(self.online.value, self.streams["rollout"], self._rows())
 
     def _rows(self) -> int | None:
@@ -185,7 +185,7 @@ class OneRowResampledAtEveryAction(ActorCriticAgent):
             if layer.rows is not None:
                 for _, value in layer.named_buffers():
                     value[-1].normal_(generator=self.streams["rollout"])
-        self._forget_weights()
+        self._drop_cached_weights()
         return super().act(*arguments)
 
 
@@ -283,6 +283,7 @@ class EvaluatesWithTheOnlineNetwork(ActorCriticPolicy):
 class EvaluationChangesWeights(ActorCriticPolicy):
     @torch.no_grad()
     def act(self, observation: Any) -> Any:
+        assert isinstance(self.agent, ActorCriticAgent)
         self.agent.parameters.mul_(0.9)
         return super().act(observation)
 

@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from noisynet.agents import PlainUpdate
+from noisynet.agents import Learnt, PlainUpdate
 from noisynet.agents.update import NoiseStreams, ValueNetworks, describe_non_finite
 from noisynet.agents.value import NOISE_ROLES
 from noisynet.config import VALUE_AGENTS
@@ -128,8 +128,8 @@ def test_an_update_leaves_target_weights_and_acting_noise_unchanged(name: str) -
 def describe(
     of: ValueNetworks, *, td_error: float = np.nan, loss: float = np.nan, **columns: Any
 ) -> str:
-    error = torch.full((32,), td_error)
-    return describe_non_finite(loss, error, make_batch(**columns), of, 7)
+    learnt = Learnt(loss, np.full(32, td_error, np.float32))
+    return describe_non_finite(learnt, make_batch(**columns), of, 7)
 
 
 @pytest.mark.parametrize(

@@ -130,9 +130,10 @@ class Sweeps:
         """The frames of a run's newest checkpoint."""
         return int((self.status(name) or {}).get("frames", 0))
 
-    def are_at(self, frames: int, names: Sequence[str]) -> bool:
-        """Whether the newest checkpoints of these runs are at this frame."""
-        return all(self.frames(name) == frames for name in names)
+    def are_held_at(self, frame: int, names: Sequence[str]) -> bool:
+        """Whether these runs wait at this frame."""
+        files = [self.out / f"{name}.held" for name in names]
+        return all(file.exists() and file.read_text() == str(frame) for file in files)
 
     def status(self, name: str) -> dict[str, Any] | None:
         """The contents of a run's status.json."""

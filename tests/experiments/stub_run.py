@@ -3,7 +3,7 @@
 It writes its folder as a real run does: configuration, lock, status, metrics and a checkpoint every
 50 frames, from which it resumes. The JSON file STUB_ORDERS has, by the run's name:
     config: as in config.json;
-    hold_at: waits at this frame until the file `open` exists;
+    hold_at: writes this frame to `<folder>.held` and waits until the file `open` exists;
     kill_at: kills itself at this frame, `kills` times;
     fail_at: ends with an error at this frame;
     refuse: ends with an error before anything is created.
@@ -69,6 +69,7 @@ class StubRun:
 
     def obey(self) -> None:
         if self.frames == self.orders.get("hold_at"):
+            Path(f"{self.folder.path}.held").write_text(str(self.frames))
             while not Path(self.orders["open"]).exists() and not self.stopped:
                 time.sleep(0.01)
         if self.frames == self.orders.get("kill_at") and self.kills_left():

@@ -11,7 +11,7 @@ from rich.console import Console
 
 from noisynet.experiments import RunSpec, build_plan
 from noisynet.experiments.display import (
-    LineDisplay,
+    Display,
     SweepConsole,
     TableDisplay,
     counts_line,
@@ -49,7 +49,7 @@ def test_lines_are_printed_for_events_only(tmp_path: Path) -> None:
     plan = build_plan("classic", out=tmp_path)
     console = Console(file=StringIO(), width=100)
     display = make_display(console)
-    assert isinstance(display, LineDisplay)
+    assert type(display) is Display
     with display:
         display.refresh([FakeJob(plan.specs[0])])
         display.log(plan.specs[0], "started")

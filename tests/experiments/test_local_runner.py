@@ -11,7 +11,7 @@ import pytest
 from rich.console import Console
 
 from noisynet.experiments import build_plan
-from noisynet.experiments.display import LineDisplay
+from noisynet.experiments.display import Display
 from noisynet.experiments.job import Job, JobState, ProcessOptions
 from noisynet.experiments.local_runner import LocalRunner, threads_per_run
 from noisynet.runs.stop_signals import StopRequest
@@ -42,7 +42,7 @@ def start_jobs(
 ) -> None:
     """Start the first runs."""
     plan = build_plan("classic", out=out, agents=agents, environments="deep_sea/4", seeds=seeds)
-    display = LineDisplay(Console(file=StringIO()))
+    display = Display(Console(file=StringIO()))
     runner = LocalRunner(plan, ProcessOptions(), display, cores=cores, max_jobs=jobs)
     runner._start_jobs()
 
@@ -94,7 +94,7 @@ def test_omp_num_threads_overrides_the_number_of_threads(monkeypatch: pytest.Mon
 
 def test_a_stopped_runner_starts_nothing(tmp_path: Path) -> None:
     plan = build_plan("classic", out=tmp_path, seeds=1)
-    runner = LocalRunner(plan, ProcessOptions(), LineDisplay(Console(file=StringIO())))
+    runner = LocalRunner(plan, ProcessOptions(), Display(Console(file=StringIO())))
     request = StopRequest()
     request.receive(signal.SIGTERM)
     runner.run(request)

@@ -67,7 +67,7 @@ def nodes_of(sweeps: Sweeps, name: str) -> list[str]:
 def test_runs_are_scheduled_on_both_nodes(sweeps: Sweeps, cluster: Any) -> None:
     sweeps.order({name: {"hold_at": 75} for name in NAMES[:2]})
     sweep = sweeps.start(on="ray", address=cluster.address)
-    until(lambda: sweeps.are_at(50, NAMES[:2]))
+    until(lambda: sweeps.are_held_at(75, NAMES[:2]))
     sweeps.gate.touch()
     summary, log = sweep.communicate()
     assert (sweep.returncode, "4 of 4 runs done" in summary) == (0, True), log
@@ -91,7 +91,7 @@ def test_a_killed_run_is_restarted_from_its_checkpoint(sweeps: Sweeps, cluster: 
 def test_killing_a_node_moves_its_runs(sweeps: Sweeps, cluster: Any) -> None:
     sweeps.order({name: {"hold_at": 75} for name in NAMES[:2]})
     sweep = sweeps.start(on="ray", address=cluster.address, environments="deep_sea/4")
-    until(lambda: sweeps.are_at(50, NAMES[:2]))
+    until(lambda: sweeps.are_held_at(75, NAMES[:2]))
     there = {name: nodes_of(sweeps, name)[0] for name in NAMES[:2]}
     pids = [sweeps.pid(name) for name in NAMES[:2]]
     (second,) = cluster.worker_nodes
@@ -111,7 +111,7 @@ def test_killing_a_node_moves_its_runs(sweeps: Sweeps, cluster: Any) -> None:
 def test_a_signal_saves_the_runs_of_every_node(sweeps: Sweeps, cluster: Any) -> None:
     sweeps.order({name: {"hold_at": 75} for name in NAMES})
     sweep = sweeps.start(on="ray", address=cluster.address)
-    until(lambda: sweeps.are_at(50, NAMES[:2]))
+    until(lambda: sweeps.are_held_at(75, NAMES[:2]))
     os.kill(sweep.pid, signal.SIGTERM)
     summary, log = sweep.communicate()
     assert sweep.returncode == 143, log
@@ -122,7 +122,7 @@ def test_a_signal_saves_the_runs_of_every_node(sweeps: Sweeps, cluster: Any) -> 
 def test_the_same_command_resumes_a_killed_driver(sweeps: Sweeps, cluster: Any) -> None:
     sweeps.order({name: {"hold_at": 75} for name in NAMES[:2]})
     sweep = sweeps.start(on="ray", address=cluster.address, environments="deep_sea/4")
-    until(lambda: sweeps.are_at(50, NAMES[:2]))
+    until(lambda: sweeps.are_held_at(75, NAMES[:2]))
     sweep.kill()
     sweep.wait()
     until(lambda: not any(sweeps.is_locked(name) for name in NAMES[:2]))
@@ -150,7 +150,7 @@ def test_a_killed_run_that_trains_is_resumed_from_its_checkpoint(
     os.kill(sweeps.pid(NAMES[1]), signal.SIGKILL)
     summary, log = sweep.communicate()
     assert (sweep.returncode, "1 of 1 runs done" in summary) == (0, True), log
-    assert "continuing from frame" in (sweeps.out / f"{NAMES[1]}.log").read_text()
+    assert "resuming from frame" in (sweeps.out / f"{NAMES[1]}.log").read_text()
     rows = read_metrics(sweeps.out / NAMES[1] / "metrics.jsonl")
     logged = [row["frames"] for row in rows if row["kind"] == "train"]
     assert logged == list(range(40, 1001, 40))  # no row twice, none missing

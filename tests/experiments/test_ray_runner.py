@@ -15,7 +15,7 @@ import pytest
 from rich.console import Console
 
 from noisynet.experiments import SweepSummary, build_plan, run_sweep
-from noisynet.experiments.job import PROGRAM, ProcessOptions
+from noisynet.experiments.job import ProcessOptions
 from noisynet.experiments.ray_runner import run_job
 
 
@@ -83,7 +83,9 @@ def ray(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeRay]:
     signal.signal(signal.SIGINT, handler)
 
 
-def sweep(out: Path, program: tuple[str, ...], agents: str = "dqn") -> tuple[SweepSummary, str]:
+def sweep(
+    out: Path, program: tuple[str, ...] | None, agents: str = "dqn"
+) -> tuple[SweepSummary, str]:
     log = StringIO()
     summary = run_sweep(
         *("classic",),
@@ -105,7 +107,7 @@ def test_a_failed_run_is_reported_with_its_node(tmp_path: Path, ray: FakeRay) ->
     assert "failed: ValueError: no such game, on node node-7" in log
     (resources, arguments) = ray.requests[0]
     assert (resources["num_cpus"], resources["num_gpus"]) == (1, 1)
-    assert arguments[0]["out"] == str(tmp_path.absolute())
+    assert arguments[0].out == tmp_path.absolute()
 
 
 def test_workers_have_a_core_each_up_to_the_largest_node(tmp_path: Path, ray: FakeRay) -> None:
@@ -126,14 +128,14 @@ def test_a_lost_worker_is_retried_a_few_times(
 
 def test_the_default_program_is_that_of_the_node(tmp_path: Path, ray: FakeRay) -> None:
     ray.crashes = 99
-    sweep(tmp_path, PROGRAM)
-    assert ray.requests[0][1][1] == {"device": "cuda", "tensorboard": False}
+    sweep(tmp_path, None)
+    assert ray.requests[0][1][1] == ProcessOptions("cuda", tensorboard=False, program=None)
 
 
 def test_a_task_names_its_node_in_the_log_file(tmp_path: Path, ray: FakeRay) -> None:
     plan = build_plan("classic", out=tmp_path, agents="dqn", environments="deep_sea/4", seeds=1)
-    options = {"program": (sys.executable, "-c", "raise SystemExit(3)")}
-    state, reason, node = run_job(plan.specs[0].to_json(), options, 1)
+    options = ProcessOptions(program=(sys.executable, "-c", "raise SystemExit(3)"))
+    state, reason, node = run_job(plan.specs[0], options, 1)
     assert (state, node) == ("failed", "node-7")
     assert reason == "the process exited with code 3 and no error message"
     assert "node node-7, task of process" in plan.specs[0].log.read_text()

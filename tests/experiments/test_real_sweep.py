@@ -77,5 +77,5 @@ def test_a_killed_process_is_resumed_from_its_checkpoint(sweeps: Sweeps) -> None
     summary, log = sweep.communicate()
     assert (sweep.returncode, "1 of 1 runs done" in summary) == (0, True), log
     assert f"{NAMES[1]}: killed by SIGKILL; will resume from frame" in log
-    assert "continuing from frame" in (sweeps.out / f"{NAMES[1]}.log").read_text()
+    assert "resuming from frame" in (sweeps.out / f"{NAMES[1]}.log").read_text()
     assert frames_of_training(sweeps, NAMES[1]) == list(range(40, 2001, 40))

@@ -32,7 +32,7 @@ def test_the_same_command_resumes_a_killed_sweep(sweeps: Sweeps) -> None:
         sweeps.order({name: {"hold_at": frame} for name in held})
         controller = sweeps.start(jobs=2)
         until(lambda: sweeps.frames(first) == 400 and not sweeps.is_locked(first))
-        until(partial(sweeps.are_at, frame - 5, held[:2]))
+        until(partial(sweeps.are_held_at, frame, held[:2]))
         pids, untouched = [sweeps.pid(name) for name in held[:2]], sweeps.metrics_stat(first)
         controller.kill()
         controller.wait()
@@ -51,7 +51,7 @@ def test_the_same_command_resumes_a_killed_sweep(sweeps: Sweeps) -> None:
 def test_a_signal_saves_the_runs_and_ends_the_sweep(sweeps: Sweeps, number: int, code: int) -> None:
     sweeps.order({name: {"hold_at": 75} for name in NAMES})
     controller = sweeps.start(jobs=2)
-    until(lambda: sweeps.frames(NAMES[0]) == 50 == sweeps.frames(NAMES[1]))
+    until(lambda: sweeps.are_held_at(75, NAMES[:2]))
     os.kill(controller.pid, number)
     summary, _ = controller.communicate()
     assert controller.returncode == code

@@ -88,7 +88,7 @@ def test_the_wheel_contains_the_shipped_throughputs(tmp_path: Path) -> None:
         "from noisynet.experiments.throughput import shipped_throughput\n"
         "print(noisynet.__file__, shipped_throughput('dqn', 'atari').steps_per_second)"
     )
-    said = subprocess.run(
+    output = subprocess.run(
         [sys.executable, "-c", code],
         cwd=tmp_path,
         env={**os.environ, "PYTHONPATH": str(installed)},
@@ -98,4 +98,4 @@ def test_the_wheel_contains_the_shipped_throughputs(tmp_path: Path) -> None:
     ).stdout.split()
     packaged = json.loads((resources.files("noisynet.experiments") / FILE).read_text("utf-8"))
     expected = packaged["families"]["atari"]["dqn"]["steps_per_second"]
-    assert said == [str(installed / "noisynet" / "__init__.py"), str(expected)]
+    assert output == [str(installed / "noisynet" / "__init__.py"), str(expected)]

@@ -30,7 +30,7 @@ ENVIRONMENT: Final = {**os.environ, "OMP_NUM_THREADS": "1", "COLUMNS": "200"}
 
 ACT: Final = "noisynet.agents.value:ValueAgent.act"
 CHECKPOINT: Final = "noisynet.loops.run:Run.checkpoint"
-EVALUATE: Final = "noisynet.agents.value:EvaluationPolicy.act"
+EVALUATE: Final = "noisynet.agents.policy:ValuePolicy.act"
 LOG: Final = "noisynet.runs.metrics:MetricsLog.append"
 """Functions at whose calls a command can be sent a signal."""
 

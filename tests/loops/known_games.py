@@ -21,7 +21,7 @@ class KnownGames(Environment):
     """
 
     def __init__(self, num_envs: int = 1, frames_per_step: int = 4) -> None:
-        spec = EnvironmentSpec("deep_sea/4", 4, (3,), "float32", STACK, frames_per_step)
+        spec = EnvironmentSpec("deep_sea/4", 4, (3,), "float32", STACK, frames_per_step, 1.0)
         super().__init__(spec, num_envs)
         self.seeds, self.times = [0] * num_envs, [0] * num_envs
         self.last = [0] * num_envs

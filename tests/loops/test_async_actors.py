@@ -16,7 +16,7 @@ from loops.stub_worker import ROLLOUT_STEPS, program
 from noisynet.agents import NonFiniteLoss
 from noisynet.config import ActorCriticConfig, build_config
 from noisynet.evaluation import evaluation_modes
-from noisynet.loops import Health, Run, WorkersFailed, open_run
+from noisynet.loops import Health, Observer, Run, WorkersFailed, open_run
 from noisynet.loops.async_actors import AsyncTrainer
 from noisynet.loops.messages import RolloutReport
 from noisynet.loops.run import checkpoint_identity
@@ -30,7 +30,7 @@ from noisynet.runs import (
 )
 
 
-class Notes:
+class Notes(Observer):
     """An observer that records everything."""
 
     def __init__(self) -> None:

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from loops.known_games import KnownGames
 from noisynet.envs import episode_seed, make_environment
 from noisynet.loops.episodes import Episodes, FinishedEpisode
+from noisynet.runs import RunDamaged
 
 
 def play(episodes: Episodes, steps: int, seed: int = 0) -> list[FinishedEpisode]:
@@ -57,14 +58,13 @@ def test_observations_are_stacks_of_the_running_episode() -> None:
 def returned_to(episodes: Episodes, other: Episodes) -> NDArray[Any]:
     """Restore `other` to the state of `episodes`; return its observations."""
     other.restore(episodes.tensors(), episodes.state())
-    other.fast_forward()
     assert other.running == episodes.running
     return other.observation
 
 
 @pytest.mark.parametrize("name", ["deep_sea/4", "minatar/breakout", "gym/CartPole-v1"])
 @pytest.mark.parametrize("num_envs", [1, 3])
-def test_fast_forward_returns_to_the_same_observations(name: str, num_envs: int) -> None:
+def test_restored_episodes_have_the_same_observations(name: str, num_envs: int) -> None:
     with make_environment(name, num_envs) as first, make_environment(name, num_envs) as second:
         episodes, other = Episodes(first, 0), Episodes(second, 0)
         episodes.start(range(num_envs))
@@ -76,7 +76,7 @@ def test_fast_forward_returns_to_the_same_observations(name: str, num_envs: int)
         assert play(episodes, 60) == play(other, 60)
 
 
-def test_fast_forward_aligns_episodes_of_unequal_length() -> None:
+def test_episodes_of_unequal_length_are_restored_together() -> None:
     """Waiting environments may end their arbitrary episodes before they are due."""
     with make_environment("gym/CartPole-v1", 3) as first:
         episodes = Episodes(first, 0)
@@ -90,15 +90,25 @@ def test_fast_forward_aligns_episodes_of_unequal_length() -> None:
             np.testing.assert_array_equal(observation, episodes.observation)
 
 
-def test_fast_forward_gives_a_heartbeat_at_every_step() -> None:
+def test_restoring_gives_a_heartbeat_at_every_step() -> None:
     episodes = Episodes(KnownGames(), 0)
     episodes.start([0])
     play(episodes, 2)
     beats = list[int]()
-    episodes.fast_forward(lambda: beats.append(1))
+    episodes.restore(episodes.tensors(), episodes.state(), lambda: beats.append(1))
     assert len(beats) == 3
 
 
-def test_there_is_nothing_to_fast_forward_before_the_first_episode() -> None:
+def test_episodes_can_be_restored_before_the_first_start() -> None:
     episodes = Episodes(KnownGames(2), 0)
     assert returned_to(episodes, Episodes(KnownGames(2), 0)).sum() == 0
+
+
+def test_environments_that_show_other_frames_are_detected() -> None:
+    episodes = Episodes(KnownGames(2), 0, first_env=4)
+    episodes.start(range(2))
+    play(episodes, 5)
+    state = episodes.state()
+    state["episodes"][1]["seed"] += 4  # another version of a game may show other frames
+    with pytest.raises(RunDamaged, match=r"environments 4 to 5 of deep_sea/4 did not reproduce"):
+        Episodes(KnownGames(2), 0, first_env=4).restore(episodes.tensors(), state)

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from loops.conftest import ACT, EVALUATE, LOG
-from noisynet.runs import RunFolder
+from noisynet.runs import EXIT_LOCKED, RunFolder
 from noisynet.runs.lock import read_owner
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 LEARN = "noisynet.agents.value:ValueAgent.learn"
 VERIFY = "noisynet.loops.off_policy_trainer:OffPolicyTrainer._verify_replay"
-FAST_FORWARD = "noisynet.loops.episodes:Episodes.fast_forward"
+FAST_FORWARD = "noisynet.loops.episodes:Episodes._fast_forward"
 
 
 # --- kills at chosen events -----------------------------------------------------------------------
@@ -42,11 +42,11 @@ def test_kills_at_every_kind_of_event_leave_no_trace(
         ("files /run/", stream.randint(2, 30)),  # while the folder is created
         (ACT, stream.randint(2, 14)),
         (LEARN, stream.randint(2, 8)),
-        (FAST_FORWARD, 1),  # while resuming
         (EVALUATE, stream.randint(2, 55)),  # with noise
         (EVALUATE, stream.randint(62, 115)),  # without noise, after a trace was written
         ("files /checkpoints/.", stream.randint(2, 6)),  # in a temporary folder
         ("files /checkpoints/", stream.randint(7, 30)),  # anywhere near one
+        (FAST_FORWARD, 1),  # while resuming
         (VERIFY, 1),
         ("files /traces/", 2),
         (LOG, stream.randint(2, 9)),
@@ -259,7 +259,7 @@ def test_a_run_locked_by_another_process_is_not_touched(bench: Bench, tmp_path: 
     try:
         before = (run / "metrics.jsonl").read_bytes()
         second = bench.run(command)
-        assert second.status == 1
+        assert second.status == EXIT_LOCKED
         assert f"is locked by process {first.pid} on " in second.said
         assert "Traceback" not in second.said
         assert (run / "metrics.jsonl").read_bytes() == before

@@ -36,7 +36,7 @@ def started_with(path: Path, *settings: str) -> list[str]:
 
 def test_the_first_message_has_agent_environment_device_compute_and_threads(tmp_path: Path) -> None:
     texts = started_with(tmp_path / "run")
-    assert texts[0] == "noisynet-dqn on deep_sea/4: device cpu, compute torch, 1 thread"
+    assert texts[0] == "noisynet-dqn on deep_sea/4: device cpu, compute kernels, 1 thread"
 
 
 def test_the_number_of_threads_is_stored_and_used_again(tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ print(int((tiny * 1e-10 != 0).sum()))
 
 
 def spec(*frame_shape: int) -> EnvironmentSpec:
-    return EnvironmentSpec("any", 4, frame_shape, "uint8", 1, 1)
+    return EnvironmentSpec("any", 4, frame_shape, "uint8", 1, 1, 1.0)
 
 
 def test_denormals_are_flushed_in_every_thread() -> None:

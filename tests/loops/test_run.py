@@ -18,7 +18,7 @@ from noisynet.config import ActorCriticConfig, build_config
 from noisynet.evaluation import make_configured_environment
 from noisynet.loops import WorkersFailed, open_run, train
 from noisynet.loops.run import Run, checkpoint_identity
-from noisynet.loops.run_log import RunLog
+from noisynet.loops.run_log import Observer, RunLog
 from noisynet.runs import (
     Checkpoint,
     RunDamaged,
@@ -68,7 +68,7 @@ class StubTrainer:
         self.weight, self.steps = tensors["weight"], state["steps"]
 
 
-class Messages:
+class Messages(Observer):
     """An observer that records messages."""
 
     def __init__(self) -> None:
@@ -76,12 +76,6 @@ class Messages:
 
     def started(self, frames: int) -> None:
         self.texts.append(f"started at {frames}")
-
-    def logged(self, row: dict[str, Any], steps_per_second: float) -> None:
-        pass
-
-    def evaluated(self, row: dict[str, Any]) -> None:
-        pass
 
     def noted(self, message: str) -> None:
         self.texts.append(message)
@@ -128,14 +122,14 @@ def bed(tmp_path: Path) -> Bed:
 
 
 def test_a_run_evaluates_saves_and_finishes(bed: Bed, monkeypatch: pytest.MonkeyPatch) -> None:
-    saved = []
+    saved = list[int]()
+
+    def save(folder: Path, checkpoint: Checkpoint, **keywords: Any) -> Path:
+        saved.append(checkpoint.step)
+        return save_checkpoint(folder, checkpoint, **keywords)
+
+    monkeypatch.setattr("noisynet.loops.run.save_checkpoint", save)
     with bed.run() as run:
-        monkeypatch.setattr(
-            "noisynet.loops.run.save_checkpoint",
-            lambda *arguments, **keywords: (
-                saved.append(arguments[1].step) or save_checkpoint(*arguments, **keywords)
-            ),
-        )
         outcome = run.run()
     # Before the first step, when due, and after each evaluation (20 and 40).
     assert saved == [0, 10, 20, 30, 40, 50]

@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 from noisynet.loops import FinishedEpisode, Health, Phase
-from noisynet.loops.run_log import RunLog
+from noisynet.loops.run_log import Observer, RunLog
 from noisynet.runs import RunDamaged, RunFolder, Trace, list_traces, read_metrics, write_traces
 
 
-class Recorder:
+class Recorder(Observer):
     """An observer that records its calls, and can fail."""
 
     def __init__(self, error: Exception | None = None) -> None:
@@ -33,17 +33,13 @@ class Recorder:
     def noted(self, message: str) -> None:
         self._record("noted", message)
 
+    def watched(self, workers: Any) -> None:
+        self._record("watched", workers)
+
     def _record(self, name: str, value: Any) -> None:
         if self.error is not None:
             raise self.error
         self.calls.append((name, value))
-
-
-class WorkerRecorder(Recorder):
-    """An observer of workers."""
-
-    def watched(self, workers: Any) -> None:
-        self._record("watched", workers)
 
 
 @pytest.fixture
@@ -110,13 +106,12 @@ def test_a_row_is_due_when_a_multiple_of_the_period_is_passed(
     log.close()
 
 
-def test_only_observers_of_workers_receive_their_state(folder: RunFolder) -> None:
-    plain, workers = Recorder(), WorkerRecorder()
-    log = RunLog(folder, 1, 100, [plain, workers])
+def test_observers_receive_the_state_of_the_workers(folder: RunFolder) -> None:
+    recorder = Recorder()
+    log = RunLog(folder, 1, 100, [Observer(), recorder])
     health = [Health(Phase.RUNNING, 3, 0)]
     log.workers(health)
-    assert plain.calls == []
-    assert workers.calls == [("watched", health)]
+    assert recorder.calls == [("watched", health)]
     log.close()
 
 

@@ -28,7 +28,7 @@ from noisynet.loops.messages import (
 )
 from noisynet.loops.shared_state import END, SharedState
 from noisynet.loops.worker import Orphaned, Worker
-from noisynet.optimisers import shared_rmsprop_step
+from noisynet.optimisers import shared_rmsprop_
 
 AGENTS = ["a3c", "noisynet-a3c", "noisynet-a3c-factorised"]
 
@@ -162,7 +162,7 @@ def test_every_rollout_starts_with_the_latest_weights_and_one_noise_sample(
 def test_the_learning_rate_is_annealed_to_zero_over_the_budget(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    rates, original = list[tuple[int, float]](), shared_rmsprop_step
+    rates, original = list[tuple[int, float]](), shared_rmsprop_
 
     def recorded(*arguments: Any) -> None:
         rates.append((shared.steps, arguments[3]))
@@ -173,7 +173,7 @@ def test_the_learning_rate_is_annealed_to_zero_over_the_budget(
         harness = Harness(config)
         shared = harness.shared
         shared.slots[1].count(50, dropped=False)  # steps of all workers count
-        monkeypatch.setattr(module, "shared_rmsprop_step", recorded)
+        monkeypatch.setattr(harness.worker, "_apply", recorded)
         rates.clear()
         harness.play_to(200)
         rate = config.optimiser.learning_rate

@@ -47,7 +47,7 @@ def test_frames_before_the_first_of_an_episode_are_zeros() -> None:
     assert stacks.shape == (3, STACK, 2)
 
 
-def test_stacks_refuses_rows_that_are_not_stored() -> None:
+def test_stacks_rejects_rows_that_are_not_stored() -> None:
     store = make_store()
     play(store, 40)  # 41 rows in a ring of 20
     assert store.stacks(np.array([0]), np.array([23]))[0, :, 0].tolist() == [21, 22, 23]
@@ -58,7 +58,7 @@ def test_stacks_refuses_rows_that_are_not_stored() -> None:
         store.stacks(np.array([1]), np.array([30]))
 
 
-def test_stacks_refuses_the_row_before_the_first_of_a_ring_that_is_not_full() -> None:
+def test_stacks_rejects_the_row_before_the_first_in_a_partly_filled_ring() -> None:
     store = make_store()
     play(store, 2)
     with pytest.raises(IndexError, match="not all stored"):
@@ -77,15 +77,15 @@ def test_capacity_is_shared_among_environments() -> None:
     assert make_store(capacity=WINDOW * 3 + 2, num_envs=3).window_rows == WINDOW
 
 
-def test_steps_outside_an_episode_and_beginnings_within_one_are_refused() -> None:
+def test_steps_outside_an_episode_and_starts_inside_one_are_rejected() -> None:
     store = make_store()
-    with pytest.raises(RuntimeError, match="no episode under way: call begin first"):
+    with pytest.raises(RuntimeError, match="no running episode: call begin first"):
         store.append(0, 0, 0.0, 0.9, frame(1), False)
     store.begin(0, frame(0))
-    with pytest.raises(RuntimeError, match="within an episode"):
+    with pytest.raises(RuntimeError, match="has a running episode: end it"):
         store.begin(0, frame(0))
     store.append(0, 0, 0.0, 0.9, frame(1), True)
-    with pytest.raises(RuntimeError, match="no episode under way"):
+    with pytest.raises(RuntimeError, match="no running episode"):
         store.append(0, 0, 0.0, 0.9, frame(1), False)
 
 
@@ -103,7 +103,7 @@ def test_steps_outside_an_episode_and_beginnings_within_one_are_refused() -> Non
         ((0, 0, 0.0, 0.9, np.zeros(2)), ValueError, "dtype uint8, got .* float64"),
     ],
 )
-def test_a_wrong_step_is_refused_and_changes_nothing(
+def test_an_invalid_step_is_rejected_and_changes_nothing(
     step: tuple[int, int, float, float, npt.NDArray[Any]], error: type[Exception], message: str
 ) -> None:
     store = make_store()
@@ -124,7 +124,7 @@ def test_a_wrong_step_is_refused_and_changes_nothing(
         ({"slack_rows": -1}, "slack_rows must be at least 0"),
     ],
 )
-def test_impossible_settings_are_refused(change: dict[str, Any], message: str) -> None:
+def test_impossible_settings_are_rejected(change: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         make_store(**change)
 
@@ -140,7 +140,7 @@ def test_bytes_of_rows_do_not_depend_on_where_the_ring_wraps() -> None:
     assert one.digest() == two.digest()
 
 
-def test_bytes_of_settled_rows_never_change_and_others_are_refused() -> None:
+def test_bytes_of_settled_rows_never_change_and_others_are_rejected() -> None:
     store = make_store()
     play(store, 5)
     assert store.settled(0) == 5  # the sixth row waits for its action
@@ -154,7 +154,7 @@ def test_bytes_of_settled_rows_never_change_and_others_are_refused() -> None:
         store.rows(0, 3, 2)
 
 
-def test_bytes_of_overwritten_rows_are_refused() -> None:
+def test_bytes_of_overwritten_rows_are_rejected() -> None:
     store = make_store()
     play(store, 40)
     assert len(joined(store, 21, 40)) > 0
@@ -163,7 +163,7 @@ def test_bytes_of_overwritten_rows_are_refused() -> None:
 
 
 @pytest.mark.parametrize("what", ["frames", "actions", "rewards", "discounts", "ages", "starts"])
-def test_digest_sees_a_change_in_any_column(what: str) -> None:
+def test_the_digest_depends_on_every_column(what: str) -> None:
     store = make_store()
     play(store, 8)
     before = store.digest()
@@ -172,7 +172,7 @@ def test_digest_sees_a_change_in_any_column(what: str) -> None:
     assert store.digest() != before
 
 
-def test_digest_does_not_see_what_lies_outside_the_window() -> None:
+def test_the_digest_does_not_depend_on_rows_outside_the_window() -> None:
     store = make_store()
     play(store, 14)
     before = store.digest()
@@ -209,7 +209,7 @@ def test_a_state_survives_as_many_rows_as_there_is_slack_and_no_more(tmp_path: P
         make_store(tmp_path).restore(state)
 
 
-def test_after_a_crash_and_a_second_one_the_older_state_still_holds(tmp_path: Path) -> None:
+def test_after_two_crashes_the_older_state_is_still_valid(tmp_path: Path) -> None:
     store = make_store(tmp_path)
     play(store, 20)
     older, digest = store.state(), store.digest()
@@ -222,7 +222,7 @@ def test_after_a_crash_and_a_second_one_the_older_state_still_holds(tmp_path: Pa
     assert store.digest() == digest
 
 
-def test_restoring_forgets_the_action_that_a_lost_future_gave_the_newest_row(
+def test_restoring_clears_the_action_that_a_killed_process_gave_the_newest_row(
     tmp_path: Path,
 ) -> None:
     store = make_store(tmp_path)
@@ -252,18 +252,18 @@ def test_a_state_in_memory_can_move_to_a_folder_but_not_the_other_way(tmp_path: 
     mapped = make_store(tmp_path)
     mapped.restore(store.state())
     assert mapped.digest() == store.digest()
-    with pytest.raises(ValueError, match="never written here"):
+    with pytest.raises(ValueError, match="overwritten or never written"):
         make_store().restore(mapped.state())
 
 
-def test_a_state_of_other_settings_is_refused() -> None:
+def test_a_state_of_other_settings_is_rejected() -> None:
     store = make_store()
     play(store, 12)
-    with pytest.raises(ValueError, match="build the store with the settings of the state"):
+    with pytest.raises(ValueError, match="make the store with the settings of the state"):
         make_store(n_step=2).restore(store.state())
 
 
-def test_counts_beyond_32_bits_do_not_confuse_the_store() -> None:
+def test_row_numbers_beyond_32_bits_are_valid() -> None:
     store = make_store()
     store.written[0] = 2**32 - 5  # as after four milliard rows
     play(store, 30)

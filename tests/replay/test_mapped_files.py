@@ -11,9 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
-from noisynet.replay import FrameStore, RowLayout, rows_that_fit
-
-ATARI = RowLayout((84, 84), "uint8", 18)
+from noisynet.replay import FrameStore
 
 
 class Usage(NamedTuple):
@@ -27,38 +25,7 @@ def make_store(folder: Path | None, **changes: Any) -> FrameStore:
     return FrameStore(40, (8, 8), folder=folder, **(settings | changes))
 
 
-def test_an_atari_row_takes_one_frame_and_eighteen_bytes() -> None:
-    assert ATARI.nbytes == 84 * 84 + 18
-
-
-def test_a_million_atari_rows_fit_in_the_promised_seven_point_two_gigabytes() -> None:
-    rows = rows_that_fit(7.2e9, ATARI)
-    assert rows * ATARI.nbytes <= 7.2e9 - 65_536 < (rows + 1) * ATARI.nbytes
-    assert rows - 1_000_000 - 4 - 1 == 17_797  # what remains for slack
-
-
-def test_a_folder_with_the_rows_that_fit_takes_no_more_disk_than_the_limit(tmp_path: Path) -> None:
-    limit = 3_000_000
-    slack = rows_that_fit(limit, ATARI) - 100 - 4 - 1
-    store = FrameStore(100, (84, 84), num_actions=18, slack_rows=slack, folder=tmp_path)
-    disk = sum(path.stat().st_blocks * 512 for path in (tmp_path, *tmp_path.iterdir()))
-    assert store.nbytes <= disk <= limit
-    assert limit - store.nbytes < 65_536 + ATARI.nbytes
-
-
-def test_a_limit_below_one_row_fits_none() -> None:
-    assert rows_that_fit(1_000, ATARI) == 0
-
-
-def test_more_than_256_actions_take_two_bytes() -> None:
-    assert RowLayout((), "uint8", 256).nbytes + 1 == RowLayout((), "uint8", 257).nbytes
-    store = FrameStore(10, (), num_actions=30_000, stack=1)
-    store.begin(0, np.array(0, np.uint8))
-    store.append(0, 29_999, 0.0, 0.9, np.array(1, np.uint8), True)
-    assert store.rings.actions[0] == 29_999
-
-
-def test_files_together_have_the_size_that_was_announced(tmp_path: Path) -> None:
+def test_the_files_have_the_size_of_nbytes(tmp_path: Path) -> None:
     store = make_store(tmp_path)
     assert store.ring_rows == 40 // 2 + 5 + 2 + 1
     assert sum(path.stat().st_size for path in tmp_path.glob("*.bin")) == store.nbytes
@@ -75,13 +42,15 @@ def test_files_together_have_the_size_that_was_announced(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("preallocate", [True, False])
-def test_disk_is_reserved_at_once_or_as_the_store_fills(tmp_path: Path, preallocate: bool) -> None:
+def test_disk_space_is_reserved_at_once_or_as_the_store_fills(
+    tmp_path: Path, preallocate: bool
+) -> None:
     store = make_store(tmp_path, slack_rows=20_000, preallocate=preallocate)
     reserved = (tmp_path / "frames.bin").stat().st_blocks * 512
     assert reserved >= 2 * store.ring_rows * 64 if preallocate else reserved < 100_000
 
 
-def test_a_disk_without_room_is_refused_before_anything_is_made(
+def test_a_disk_without_space_fails_before_any_file_is_made(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(shutil, "disk_usage", lambda path: Usage(10**6, 10**6 - 999, 999))
@@ -91,7 +60,7 @@ def test_a_disk_without_room_is_refused_before_anything_is_made(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_disk_that_fills_up_while_reserving_leaves_nothing_behind(
+def test_a_disk_that_fills_up_during_preallocation_leaves_nothing_behind(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     reserved = []
@@ -116,7 +85,7 @@ def test_a_full_disk_does_not_prevent_reopening_a_replay(
     make_store(tmp_path)
 
 
-def test_a_folder_of_another_layout_is_refused_and_kept(tmp_path: Path) -> None:
+def test_a_folder_of_another_layout_is_rejected_and_kept(tmp_path: Path) -> None:
     store = make_store(tmp_path)
     store.begin(0, np.full((8, 8), 7, np.uint8))
     with pytest.raises(ValueError, match=r"another layout \(slots: expected 58, found 56"):
@@ -125,7 +94,7 @@ def test_a_folder_of_another_layout_is_refused_and_kept(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("damage", ["cut", "missing"])
-def test_a_damaged_file_is_named(tmp_path: Path, damage: str) -> None:
+def test_a_damaged_file_is_reported(tmp_path: Path, damage: str) -> None:
     make_store(tmp_path)
     if damage == "cut":
         os.truncate(tmp_path / "rewards.bin", 8)
@@ -145,30 +114,18 @@ def test_a_damaged_file_is_named(tmp_path: Path, damage: str) -> None:
         (b"[1, 2]", r"'\[1, 2\]'"),
     ],
 )
-def test_a_damaged_layout_is_named_with_what_to_do(tmp_path: Path, data: bytes, found: str) -> None:
+def test_a_damaged_layout_is_reported_with_what_to_do(
+    tmp_path: Path, data: bytes, found: str
+) -> None:
     make_store(tmp_path)
     (tmp_path / "layout.json").write_bytes(data)
-    message = rf"{tmp_path}/layout\.json should describe .* found {found}: .* bring the file back"
+    message = rf"{tmp_path}/layout\.json should describe .* found {found}: .* restore the file"
     with pytest.raises(ValueError, match=message):
         make_store(tmp_path)
     assert (tmp_path / "layout.json").read_bytes() == data
 
 
-def test_a_creation_that_was_cut_short_is_made_anew(tmp_path: Path) -> None:
+def test_an_incomplete_folder_is_made_again(tmp_path: Path) -> None:
     (tmp_path / "frames.bin").write_bytes(b"x" * 100)
     store = make_store(tmp_path)
     assert not store.rings.frames.any()
-
-
-@pytest.mark.parametrize(
-    ("layout", "message"),
-    [
-        (((2,), "float64", 4), "'uint8' or 'float32', got 'float64'"),
-        (((0, 2), "uint8", 4), "positive sizes"),
-        (((2,), "uint8", 0), "num_actions must be in 1..32768, got 0"),
-        (((2,), "uint8", 32769), "num_actions must be in 1..32768, got 32769"),
-    ],
-)
-def test_impossible_rows_are_refused(layout: tuple[Any, ...], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        RowLayout(*layout)

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from noisynet.replay import FrameStore, PrioritisedReplay, SumTree
+from noisynet.replay import FrameStore, PrioritisedReplay
 
 FRAME = np.zeros((), np.uint8)
 
@@ -40,51 +40,6 @@ def priorities(replay: PrioritisedReplay) -> dict[int, float]:
     }
 
 
-def test_tree_has_hand_worked_sums_and_finds_hand_worked_leaves() -> None:
-    tree = SumTree(5)
-    tree.set_all(np.array([1.0, 0.0, 2.0, 4.0, 0.5]))
-    assert tree.total == 7.5
-    found = tree.find(np.array([0.0, 0.99, 1.0, 2.99, 3.0, 6.99, 7.0, 7.49]))
-    assert found.tolist() == [0, 0, 2, 2, 3, 3, 4, 4]
-    tree.set(np.array([3, 1]), np.array([0.0, 8.0]))
-    assert tree.total == 11.5
-    assert tree.find(np.array([1.0, 8.99, 9.0, 11.0])).tolist() == [1, 1, 2, 4]
-    assert tree.leaves.tolist() == [1.0, 8.0, 2.0, 0.0, 0.5]
-
-
-def test_tree_never_finds_a_leaf_of_zero_whatever_the_rounding() -> None:
-    tree = SumTree(8)
-    tree.set(np.array([0, 3]), np.array([0.1, 0.2]))
-    assert tree.find(np.array([-1.0, 0.0, 0.1, 0.3, 0.31, 1e9])).tolist() == [0, 0, 3, 3, 3, 3]
-
-
-def test_tree_of_one_leaf_works() -> None:
-    tree = SumTree(1)
-    tree.set(np.array([0]), 3.0)
-    assert (tree.total, tree.find(np.array([2.0])).tolist()) == (3.0, [0])
-
-
-@settings(derandomize=True, max_examples=50, deadline=None)
-@given(
-    size=st.integers(1, 70),
-    seed=st.integers(0, 2**32 - 1),
-    batches=st.lists(st.integers(0, 80), max_size=6),
-)
-def test_tree_is_a_function_of_its_leaves_bit_for_bit(
-    size: int, seed: int, batches: list[int]
-) -> None:
-    rng = np.random.default_rng(seed)
-    tree, leaves = SumTree(size), np.zeros(size)
-    for batch in batches:
-        index, value = rng.integers(size, size=batch), rng.random(batch)
-        tree.set(index, value)
-        for i, v in zip(index, value, strict=True):
-            leaves[i] = v
-        rebuilt = SumTree(size)
-        rebuilt.set_all(leaves)
-        np.testing.assert_array_equal(tree._nodes, rebuilt._nodes)
-
-
 def test_new_transitions_have_the_largest_priority_so_far() -> None:
     store = filled(3)
     replay = PrioritisedReplay(store, alpha=1.0, epsilon=0.5)
@@ -94,7 +49,7 @@ def test_new_transitions_have_the_largest_priority_so_far() -> None:
     assert priorities(replay) == {0: 10.0, 1: 1.5, 2: 1.0, 3: 10.0}
 
 
-def test_rows_come_in_with_the_largest_priority_of_their_time() -> None:
+def test_new_rows_have_the_largest_priority_at_that_time() -> None:
     store = filled(1)
     replay = PrioritisedReplay(store, alpha=1.0, epsilon=1e-9)
     store.append(0, 0, 0.0, 0.9, FRAME, False)  # before the update, though not seen until then
@@ -108,7 +63,7 @@ def test_priority_is_the_power_alpha_of_the_error() -> None:
     assert priorities(replay) == {0: 0.5, 1: 1.5}
 
 
-def test_transitions_are_drawn_in_proportion_to_their_priorities() -> None:
+def test_transitions_are_sampled_in_proportion_to_their_priorities() -> None:
     store = filled(40, capacity=32)
     replay = PrioritisedReplay(store, alpha=1.0, epsilon=1e-9)
     index = np.array(sorted(k for k, p in priorities(replay).items() if p > 0))
@@ -131,7 +86,7 @@ def test_each_stratum_gives_one_transition() -> None:
 
 
 @pytest.mark.parametrize(("beta", "expected"), [(0.0, [1, 1, 1]), (1.0, [1, 0.5, 0.25])])
-def test_weights_have_hand_worked_values(beta: float, expected: list[float]) -> None:
+def test_weights_have_golden_values(beta: float, expected: list[float]) -> None:
     replay = PrioritisedReplay(filled(3), alpha=1.0, epsilon=1e-12)
     replay.update_priorities(np.arange(3), np.array([1.0, 2.0, 4.0]))
     batch = replay.sample(700, np.random.default_rng(0), beta=beta)
@@ -147,7 +102,7 @@ def test_weights_are_relative_to_the_largest_of_the_batch() -> None:
     np.testing.assert_allclose(batch.weight[batch.index == 2], 0.5**0.5, rtol=1e-6)
 
 
-def test_updates_of_transitions_that_left_the_window_are_passed_over() -> None:
+def test_updates_of_transitions_that_left_the_window_are_ignored() -> None:
     store = filled(5)
     replay = PrioritisedReplay(store, alpha=1.0)
     index = replay.sample(5, np.random.default_rng(0), beta=1.0).index
@@ -200,7 +155,7 @@ def sampleable(store: FrameStore) -> list[int]:
 
 
 @pytest.mark.parametrize("mapped", [False, True])
-def test_a_restored_replay_goes_on_bit_for_bit(mapped: bool, tmp_path: Path) -> None:
+def test_a_restored_replay_continues_bit_for_bit(mapped: bool, tmp_path: Path) -> None:
     changes = {"slack_rows": 40, "folder": tmp_path if mapped else None}
     store = filled(37, **changes)
     replay = PrioritisedReplay(store)
@@ -224,13 +179,13 @@ def test_a_restored_replay_goes_on_bit_for_bit(mapped: bool, tmp_path: Path) -> 
     assert resumed.state()["max_priority"] == replay.state()["max_priority"]
 
 
-def test_a_state_of_other_exponents_is_refused() -> None:
+def test_a_state_of_other_exponents_is_rejected() -> None:
     state = PrioritisedReplay(filled(3), alpha=0.6).state()
-    with pytest.raises(ValueError, match=r"alpha 0\.6 .* this replay 0\.5"):
+    with pytest.raises(ValueError, match=r"alpha 0\.5 .* got 0\.6"):
         PrioritisedReplay(filled(3), alpha=0.5).restore(state)
 
 
-def test_wrong_arguments_are_refused() -> None:
+def test_invalid_arguments_are_rejected() -> None:
     store, rng = filled(3), np.random.default_rng(0)
     with pytest.raises(ValueError, match="expected alpha in"):
         PrioritisedReplay(store, alpha=-0.1)
@@ -245,7 +200,7 @@ def test_wrong_arguments_are_refused() -> None:
         replay.update_priorities(np.arange(3), np.zeros(2))
     with pytest.raises(ValueError, match="must be finite"):
         replay.update_priorities(np.arange(2), np.array([1.0, np.nan]))
-    with pytest.raises(IndexError, match="never sampled"):
+    with pytest.raises(IndexError, match="expected the index of a sampled batch"):
         replay.update_priorities(np.array([3]), np.array([1.0]))
     with pytest.raises(ValueError, match="no complete transition yet"):
         PrioritisedReplay(make_store()).sample(4, rng, beta=1.0)

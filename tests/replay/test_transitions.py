@@ -213,7 +213,7 @@ def test_the_last_transition_of_an_episode_sees_the_true_final_frame(event: Even
     assert batch.discount[0] == (0.0 if event == "terminate" else np.float32(GAMMA))
 
 
-def test_a_lost_life_has_discount_zero_and_the_stack_goes_on_across_it() -> None:
+def test_a_lost_life_has_discount_zero_and_does_not_end_the_stack() -> None:
     store, reference = make(1, 3, 1)
     for now in ("step", "step", "life", "step"):
         reference.play(store, 0, now)
@@ -222,7 +222,7 @@ def test_a_lost_life_has_discount_zero_and_the_stack_goes_on_across_it() -> None
     assert batch.x[1, :, 0, 2].tolist() == [1, 2, 3]
 
 
-def test_three_step_returns_have_hand_worked_values() -> None:
+def test_three_step_returns_have_golden_values() -> None:
     store = FrameStore(20, (), num_actions=1, stack=1, n_step=3)
     store.begin(0, np.array(0, np.uint8))
     steps = [(1.0, 0.5), (2.0, 0.5), (4.0, 0.5), (8.0, 0.0), (16.0, 0.5), (32.0, 0.5)]

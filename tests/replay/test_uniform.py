@@ -45,7 +45,7 @@ def assert_same(a: TransitionBatch, b: TransitionBatch) -> None:
 
 
 @pytest.mark.parametrize("n_step", [1, 3])
-def test_every_transition_is_drawn_with_the_same_probability(n_step: int) -> None:
+def test_every_transition_is_sampled_with_equal_probability(n_step: int) -> None:
     store = make_store(num_envs=3, n_step=n_step)
     # Very different fills: a window that wrapped, a part of one, and two transitions.
     for env, steps in enumerate((250, 40, 2)):
@@ -71,7 +71,7 @@ def test_weights_are_ones() -> None:
     assert UniformReplay(store).sample(5, np.random.default_rng(0)).weight.tolist() == [1.0] * 5
 
 
-def test_the_same_stream_draws_the_same_batches() -> None:
+def test_the_same_stream_samples_the_same_batches() -> None:
     store = make_store()
     play(store, 300, np.random.default_rng(0), set())
     one, two = UniformReplay(store), UniformReplay(store)
@@ -82,7 +82,7 @@ def test_the_same_stream_draws_the_same_batches() -> None:
 
 @pytest.mark.parametrize("mapped", [False, True])
 @pytest.mark.parametrize("steps", [1, 60, 500])
-def test_a_restored_replay_goes_on_bit_for_bit(steps: int, mapped: bool, tmp_path: Path) -> None:
+def test_a_restored_replay_continues_bit_for_bit(steps: int, mapped: bool, tmp_path: Path) -> None:
     folder = tmp_path / "replay" if mapped else None
     store, rng, open_ = make_store(folder), np.random.default_rng(0), set[int]()
     play(store, steps, rng, open_)
@@ -110,7 +110,7 @@ def test_a_restored_replay_goes_on_bit_for_bit(steps: int, mapped: bool, tmp_pat
 
 
 @pytest.mark.parametrize("batch_size", [1, 32])
-def test_sampling_before_the_first_complete_transition_is_refused(batch_size: int) -> None:
+def test_sampling_before_the_first_complete_transition_is_an_error(batch_size: int) -> None:
     store = make_store(num_envs=1, n_step=3)
     replay, rng = UniformReplay(store), np.random.default_rng(0)
     frame = np.zeros((2, 2), np.uint8)
@@ -126,7 +126,7 @@ def test_sampling_before_the_first_complete_transition_is_refused(batch_size: in
     assert replay.sample(batch_size, rng).index.tolist() == [0] * batch_size
 
 
-def test_a_window_without_any_start_is_refused_and_not_searched_for_ever() -> None:
+def test_a_window_without_a_transition_is_an_error_and_not_an_endless_loop() -> None:
     store = FrameStore(8, (), num_actions=1, stack=4, n_step=1)
     store.begin(0, np.array(0, np.uint8))
     store.append(0, 0, 0.0, 0.9, np.array(1, np.uint8), True)
@@ -135,6 +135,6 @@ def test_a_window_without_any_start_is_refused_and_not_searched_for_ever() -> No
         UniformReplay(store).sample(4, np.random.default_rng(0))
 
 
-def test_an_empty_batch_is_refused() -> None:
+def test_an_empty_batch_is_rejected() -> None:
     with pytest.raises(ValueError, match="batch_size must be at least 1, got 0"):
         UniformReplay(make_store()).sample(0, np.random.default_rng(0))

@@ -1,8 +1,8 @@
-"""A page in headless Chromium, spoken to over the pipe of its DevTools protocol.
+"""Headless Chromium, controlled by the DevTools protocol over a pipe.
 
-The pipe (`--remote-debugging-pipe`) takes JSON messages that end with a zero byte on file
-descriptor 3 and gives them on 4, so that neither a port nor a websocket library is needed. Loaded
-by conftest.py; as a script it takes a picture of a page:
+The pipe (`--remote-debugging-pipe`) has JSON messages terminated by a zero byte, in on file
+descriptor 3 and out on 4, so that neither a port nor a websocket library is needed. Imported by
+conftest.py; as a script it takes a screenshot:
 
     python tests/reports/browser.py report/index.html page.png [width height [x y]]
 """
@@ -22,7 +22,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
 
-# Moves the two ends of the pipe to the numbers that Chromium expects, and becomes Chromium.
+# Moves the ends of the pipe to the file descriptors that Chromium expects, and executes it.
 LAUNCHER: Final = """
 import fcntl, os, sys
 ends = [fcntl.fcntl(int(end), fcntl.F_DUPFD, 10) for end in sys.argv[1:3]]
@@ -31,15 +31,15 @@ for number, end in zip((3, 4), ends):
 os.execvp(sys.argv[3], sys.argv[3:])
 """
 CHROMIUM: Final = shutil.which("chromium") or shutil.which("chromium-browser")
-PATIENCE_SECONDS: Final = 120.0
+TIMEOUT_SECONDS: Final = 120.0
 
 
 class Browser:
-    """A Chromium with one tab, and what its pages reported.
+    """Chromium with one tab.
 
     Attributes:
-        console: messages of the console and exceptions of scripts.
-        requests: addresses that pages asked for.
+        console: messages and uncaught exceptions.
+        requests: requested URLs.
     """
 
     def __init__(self) -> None:
@@ -157,10 +157,12 @@ class Browser:
 
     def _receive(self) -> dict[str, Any]:
         while b"\0" not in self._buffer:
-            ready, _, _ = select.select([self._answers], [], [], PATIENCE_SECONDS)
+            ready, _, _ = select.select([self._answers], [], [], TIMEOUT_SECONDS)
             data = os.read(self._answers, 1 << 16) if ready else b""
             if not data:
-                raise RuntimeError(f"Chromium said nothing; it ended with {self._process.poll()}")
+                raise RuntimeError(
+                    f"Chromium did not answer; it exited with {self._process.poll()}"
+                )
             self._buffer += data
         line, _, self._buffer = self._buffer.partition(b"\0")
         message: dict[str, Any] = json.loads(line)

@@ -1,8 +1,7 @@
-"""Run by a Python that has rliable: statistics and intervals of the scores on standard input.
+"""Computes statistics and intervals by rliable; run by a Python that has it.
 
 Standard input: {"noisy": [[…]], "baseline": [[…]], "thresholds": […]}, scores [runs][tasks] as
-fractions. Standard output: the same statistics as `noisynet.reports.scores` computes, likewise as
-fractions.
+fractions. Standard output: the statistics of `noisynet.reports.scores`, as fractions.
 """
 
 import json

@@ -19,7 +19,7 @@ from noisynet.reports.published import published_scores, source_references
 LAYERS = {
     "noisynet-dqn": ("head.q.0", "head.q.2"),
     "noisynet-dueling": tuple(
-        f"head.{part}.{i}" for part in ("value", "advantage") for i in (0, 2)
+        f"head.{stream}.{i}" for stream in ("value", "advantage") for i in (0, 2)
     ),
     "noisynet-c51": ("head.logits.0", "head.logits.2"),
     "rainbow": tuple(f"head.{part}.{i}" for part in ("value", "advantage") for i in (0, 2)),
@@ -87,11 +87,8 @@ def configuration(
     config = _default(agent, environment)
     config |= {"environment": environment, "seed": seed}
     for key, value in settings.items():
-        part, _, inner = key.partition(".")
-        if inner:
-            config[part] = {**config[part], inner: value}
-        else:
-            config[part] = value
+        section, _, name = key.partition(".")
+        config[section] = {**config[section], name: value} if name else value
     return config
 
 
@@ -109,8 +106,8 @@ def _default(agent: str, environment: str) -> dict[str, Any]:
 
 def _training_row(agent: str, number: int, frames: int, seed: int) -> dict[str, Any]:
     sigma = {
-        layer: 0.01 * (1 + place) * (1 + 0.3 * seed * np.exp(-number / 50))
-        for place, layer in enumerate(LAYERS.get(agent, ()))
+        layer: 0.01 * (1 + index) * (1 + 0.3 * seed * np.exp(-number / 50))
+        for index, layer in enumerate(LAYERS.get(agent, ()))
     }
     counts = {"kind": "train", "frames": frames, "steps": frames // 4, "updates": frames // 16}
     return {**counts, "episodes": number, "loss": 0.1, "sigma": sigma}

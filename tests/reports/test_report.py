@@ -76,7 +76,7 @@ def test_a_folder_with_other_files_is_refused(report: ReportSummary, tmp_path: P
 def test_if_no_run_can_be_read_the_error_has_the_reasons(tmp_path: Path) -> None:
     (tmp_path / "runs").mkdir()
     (tmp_path / "runs" / "config.json").write_text("[]")
-    with pytest.raises(ReportError, match=r"none can be read as a run:\n.*holds a list"):
+    with pytest.raises(ReportError, match=r"none can be read as a run:\n.*is a JSON list"):
         write_report([tmp_path / "runs"], tmp_path / "out")
     assert not (tmp_path / "out").exists()
 

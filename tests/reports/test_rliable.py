@@ -1,6 +1,6 @@
 """Statistics agree with rliable (Agarwal et al. 2021).
 
-rliable does not import with pandas 3, so it lives in an environment of its own. `RLIABLE_PYTHON`
+rliable does not import with pandas 3, so it needs a separate environment. `RLIABLE_PYTHON`
 names its Python; without it the slow test makes one:
 
     python -m venv rliable && rliable/bin/pip install rliable 'pandas<3'
@@ -23,12 +23,12 @@ from noisynet.reports.scores import (
     Floats,
     Strata,
     estimate,
-    estimate_improvement,
     estimate_profile,
     interquartile_mean,
     mean_score,
     median_score,
     optimality_gap,
+    probability_of_improvement,
 )
 
 ORACLE = Path(__file__).with_name("rliable_oracle.py")
@@ -37,7 +37,7 @@ THRESHOLDS = np.linspace(0, 300, 7)
 
 
 def scores(agent_seed: int) -> Floats:
-    """Made-up normalised scores [5 runs, 8 tasks], in per cent, with a few ties."""
+    """Synthetic normalised scores [5 runs, 8 tasks], in per cent, with a few ties."""
     generator = np.random.default_rng(agent_seed)
     level = np.linspace(10, 250, 8)
     drawn = level * generator.lognormal(0.1 * agent_seed, 0.4, (5, 8))
@@ -48,7 +48,7 @@ def strata(matrix: Floats) -> Strata:
     return Strata.of(list(matrix.T))
 
 
-# What rliable 1.2.0 says of `scores(2)` and `scores(1)`, in per cent.
+# Results of rliable 1.2.0 for `scores(2)` and `scores(1)`, in per cent.
 BY_RLIABLE = (168.0, 168.0, 150.0, 19.5)
 IMPROVEMENT_BY_RLIABLE = 0.565
 
@@ -57,7 +57,7 @@ def test_point_estimates_are_rliables() -> None:
     noisy, baseline = strata(scores(2)), strata(scores(1))
     found = [float(statistic(noisy)) for statistic in STATISTICS]
     assert found == pytest.approx(BY_RLIABLE)
-    better = estimate_improvement(noisy, baseline, seed=0)
+    better = estimate(probability_of_improvement, noisy, baseline, seed=0)
     assert better.value == pytest.approx(IMPROVEMENT_BY_RLIABLE)
 
 
@@ -99,7 +99,9 @@ def test_intervals_are_rliables_to_bootstrap_error(rliable_python: str) -> None:
         assert ours.interval is not None
         width = bounds[1] - bounds[0]
         assert ours.interval == pytest.approx(bounds, abs=0.08 * width)
-    better = estimate_improvement(strata(noisy), strata(baseline), seed=0, resamples=4_000)
+    better = estimate(
+        probability_of_improvement, strata(noisy), strata(baseline), seed=0, resamples=4_000
+    )
     assert [better.value] == pytest.approx(theirs["improvement"])
     assert better.interval == pytest.approx(
         [row[0] for row in theirs["improvement_interval"]], abs=0.02

@@ -10,7 +10,6 @@ from noisynet.reports.scores import (
     Strata,
     Tally,
     estimate,
-    estimate_improvement,
     estimate_profile,
     human_normalised,
     improvement,
@@ -83,7 +82,7 @@ def test_the_interquartile_mean_is_of_the_middle_half_of_all_runs() -> None:
     assert interquartile_mean(Strata.of(TASKS)) == (50 + 70 + 100 + 120) / 4
 
 
-def test_the_optimality_gap_ignores_what_exceeds_100() -> None:
+def test_the_optimality_gap_ignores_scores_above_100() -> None:
     assert optimality_gap(Strata.of(TASKS)) == 100 - (10 + 30 + 50 + 70 + 4 * 100) / 8
 
 
@@ -119,7 +118,7 @@ def test_runs_are_resampled_within_their_task() -> None:
 
 
 def test_the_interval_of_a_mean_is_its_bootstrap_distribution() -> None:
-    # One task with scores 0 and 1: the mean of two draws is 0, ½ or 1 with ¼, ½ and ¼.
+    # One task with scores 0 and 1: the mean of two samples is 0, ½ or 1 with ¼, ½ and ¼.
     strata = Strata.of([[0.0, 1.0]])
     assert estimate(mean_score, strata, seed=0).interval == (0.0, 1.0)
     # Ten tasks of that kind: normal to a good approximation, deviation √(1/8)/√10.
@@ -138,9 +137,9 @@ def test_the_same_seed_gives_the_same_interval_and_another_gives_another() -> No
 def test_without_repeated_runs_there_is_no_interval() -> None:
     single, double = Strata.of([[1.0], [2.0, 3.0]]), Strata.of([[1.0, 2.0], [2.0, 3.0]])
     assert estimate(mean_score, single, seed=0).interval is None
-    assert estimate_improvement(double, single, seed=0).interval is None
+    assert estimate(probability_of_improvement, double, single, seed=0).interval is None
     assert estimate_profile(single, [1.0], seed=0)[1] is None
-    assert estimate_improvement(double, double, seed=0).interval is not None
+    assert estimate(probability_of_improvement, double, double, seed=0).interval is not None
 
 
 def test_the_interval_of_a_profile_holds_at_each_threshold() -> None:

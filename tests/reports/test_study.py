@@ -23,7 +23,7 @@ def studies(folder: Path, **more: Any) -> list[Study]:
     return make_studies(runs, **more)
 
 
-def test_the_score_of_a_run_is_its_maximum_and_curves_keep_every_point(
+def test_the_score_of_a_run_is_the_maximum_of_its_curve(
     write_run: WriteRun, tmp_path: Path
 ) -> None:
     write_run("dqn", "gym/A", 0, [1.0, 5.0, 2.0])

@@ -8,9 +8,9 @@ from noisynet.reports.table_formats import (
     Cell,
     Table,
     interval_cell,
+    make_row,
     number_cell,
     render_table,
-    text_cell,
 )
 
 TABLE = Table(
@@ -18,13 +18,8 @@ TABLE = Table(
     "Scores",
     ("game", "mean", "mean", "remark"),
     (
-        (
-            text_cell("a_b|<i>"),
-            number_cell(1234.5678, spread=12.25),
-            Cell("7", 7.0, best=True),
-            text_cell(""),
-        ),
-        (text_cell("c"), number_cell(-0.04, 1), number_cell(None), text_cell("50 % & more")),
+        make_row("a_b|<i>", number_cell(1234.5678, spread=12.25), Cell("7", 7.0, best=True), ""),
+        make_row("c", number_cell(-0.04, 1), number_cell(None), "50 % & more"),
     ),
     ("A note.",),
     (("DQN", 1), ("A3C", 1), ("", 1)),
@@ -44,7 +39,7 @@ def test_text_aligns_numbers_and_marks_the_best() -> None:
     ]
 
 
-def test_csv_keeps_every_digit_and_leaves_what_is_missing_empty() -> None:
+def test_csv_has_every_digit_and_empty_cells_for_missing_numbers() -> None:
     assert render_table(TABLE, "csv").splitlines() == [
         "game,DQN mean,DQN mean ±,A3C mean,remark",
         "a_b|<i>,1234.5678,12.25,7.0,",
@@ -52,7 +47,7 @@ def test_csv_keeps_every_digit_and_leaves_what_is_missing_empty() -> None:
     ]
 
 
-def test_markdown_escapes_what_would_end_a_cell_or_start_a_tag() -> None:
+def test_markdown_escapes_special_characters() -> None:
     lines = render_table(TABLE, "markdown").splitlines()
     assert lines[2] == "| game | DQN mean | A3C mean | remark |"
     assert lines[4] == r"| a\_b\|\<i\> | 1235 ± 12 | **7** |  |"
@@ -85,17 +80,22 @@ def test_larger_numbers_have_fewer_digits(value: float, text: str) -> None:
     assert number_cell(value).text == text
 
 
-def test_a_number_that_is_missing_is_shown_as_missing() -> None:
+def test_missing_numbers_are_shown_as_a_dash() -> None:
     assert number_cell(None).text == number_cell(float("nan")).text == "–"
 
 
-def test_an_interval_is_shown_where_there_is_one() -> None:
+def test_an_interval_is_shown_in_brackets() -> None:
     assert interval_cell(12.34, (10.0, 15.06)).text == "12.3 [10.0, 15.1]"
     assert interval_cell(12.34, None).text == "12.3"
 
 
-def test_a_row_that_does_not_fit_is_refused() -> None:
+def test_rows_and_groups_must_match_the_columns() -> None:
     with pytest.raises(ValueError, match=r"t has 2 columns, got rows of \[1\]"):
-        Table("t", "T", ("a", "b"), ((text_cell("x"),),))
+        Table("t", "T", ("a", "b"), (make_row("x"),))
     with pytest.raises(ValueError, match="cover 2 columns, expected all but the first, 1"):
         Table("t", "T", ("a", "b"), (), groups=(("g", 2),))
+
+
+def test_a_row_of_strings_integers_and_cells() -> None:
+    cell = number_cell(0.5)
+    assert make_row("a", 7, cell) == (Cell("a"), Cell("7", 7), cell)

@@ -61,7 +61,7 @@ def _killed(child: int) -> bool:
     return False
 
 
-def test_kills_at_random_moments_lose_nothing_that_was_reported_saved(tmp_path: Path) -> None:
+def test_kills_at_random_times_lose_no_saved_checkpoint(tmp_path: Path) -> None:
     stream = random.Random(0)
     step = 0
     for turn in range(20):
@@ -88,7 +88,7 @@ def test_kills_at_random_moments_lose_nothing_that_was_reported_saved(tmp_path: 
     assert step >= 10
 
 
-def test_a_reader_beside_the_writer_finds_whole_checkpoints(tmp_path: Path) -> None:
+def test_a_concurrent_reader_finds_complete_checkpoints(tmp_path: Path) -> None:
     _save(tmp_path, 1)
 
     def save_forever() -> None:
@@ -106,7 +106,7 @@ def test_a_reader_beside_the_writer_finds_whole_checkpoints(tmp_path: Path) -> N
     assert seen == sorted(seen)
 
 
-def test_a_reader_whose_checkpoint_is_pruned_meanwhile_takes_the_newer_one(tmp_path: Path) -> None:
+def test_a_reader_whose_checkpoint_is_pruned_loads_the_newer_one(tmp_path: Path) -> None:
     _save(tmp_path, 1)
     _save(tmp_path, 2)
 
@@ -159,7 +159,7 @@ def _kill_at_every_event(folder: Path, prepare: Callable[[], None], step: int, v
             _save(folder, step, value)
 
         finished = not _killed(_fork(save_and_die))
-        for path in folder.glob("[0-9]*"):  # whatever has a final name is whole
+        for path in folder.glob("[0-9]*"):  # a directory with a final name is complete
             assert len(list(path.iterdir())) == 3, f"killed before operation {number}"
         allowed = [(step, value)] if finished else [before, (step, value)]
         assert _load(folder) in allowed, f"killed before operation {number}"

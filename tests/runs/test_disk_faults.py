@@ -1,4 +1,4 @@
-"""A disk that is full, read-only or failing, by the real means of the operating system."""
+"""Disks that are full, read-only or limited by the operating system."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from noisynet.runs.traces import Trace, list_traces, read_traces, write_traces
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of one megabyte of its own."""
+    """A file system of one megabyte."""
     path = tmp_path / "disk"
     path.mkdir()
     command = ["mount", "-t", "tmpfs", "-o", "size=1m", "noisynet-test", str(path)]
@@ -41,7 +41,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 
 
 def _fill(disk: Path, leave: int) -> Path:
-    """Fills `disk` but for `leave` bytes."""
+    """Fill `disk` up to `leave` bytes."""
     filler = disk / "filler"
     with filler.open("wb", buffering=0) as file, suppress(OSError):
         while True:
@@ -72,22 +72,22 @@ def test_a_checkpoint_on_a_full_disk(small_disk: Path) -> None:
     folder = small_disk / "checkpoints"
     _save(folder, 1)
     _save(folder, 2)
-    saved, refused = 2, []
+    saved, failures = 2, []
     for pages in range(12):  # full at the directory, each file, or not at all
         filler = _fill(small_disk, leave=4096 * pages)
         try:
             _save(folder, saved + 1)
             saved += 1
         except StorageError as error:
-            refused.append(error)
+            failures.append(error)
         names = sorted(path.name for path in folder.iterdir())
         assert names == [f"{step:012d}" for step in (saved - 1, saved)]
         assert _step(folder) == saved
         filler.unlink()
-    assert len(refused) >= 5
-    for refusal in refused:
-        assert refusal.errno == errno.ENOSPC
-        assert "No space left on device (errno 28); free some space" in str(refusal)
+    assert len(failures) >= 5
+    for failure in failures:
+        assert failure.errno == errno.ENOSPC
+        assert "No space left on device (errno 28); free some space" in str(failure)
     assert saved > 2
 
 
@@ -153,7 +153,7 @@ def test_a_read_only_disk(small_disk: Path) -> None:
             attempt()
         assert caught.value.errno == errno.EROFS
 
-    # All can still be read; the corrupt one is skipped where it lies.
+    # All can still be read; the corrupt one is skipped and not renamed.
     RunFolder.create_or_open(run.path, {"agent": "dqn"}, must_match=["agent"])
     assert read_metrics(run.metrics_path) == [{"row": 0}]
     checkpoint, skipped = load_newest(folder, schema="1", identity={})
@@ -163,7 +163,7 @@ def test_a_read_only_disk(small_disk: Path) -> None:
 
 
 def _in_child(body: Callable[[], None]) -> None:
-    """Runs `body` in a process of its own, because limits cannot be raised again."""
+    """Run `body` in a child process, because limits cannot be raised again."""
     child = os.fork()
     if child == 0:
         try:
@@ -200,7 +200,7 @@ def test_a_file_size_limit_needs_no_root(tmp_path: Path) -> None:
     assert [row["row"] for row in read_metrics(path)] == [0, 2]
 
 
-def test_no_descriptor_left_is_a_refusal_not_damage(tmp_path: Path) -> None:
+def test_too_many_open_files_are_a_storage_error_and_not_damage(tmp_path: Path) -> None:
     _save(tmp_path, 1)
 
     def limited() -> None:

@@ -21,8 +21,8 @@ def test_non_finite_numbers_are_texts_in_standard_json() -> None:
     assert (plus, minus) == (math.inf, -math.inf)
 
 
-def test_the_reserved_texts_are_refused_with_their_place() -> None:
-    with pytest.raises(ValueError, match=r"outer\.inner\[1\]: the text 'nan'"):
+def test_reserved_strings_are_rejected_with_their_path() -> None:
+    with pytest.raises(ValueError, match=r"outer\.inner\[1\]: the string 'nan'"):
         encode({"outer": {"inner": ["fine", "nan"]}})
 
 
@@ -54,8 +54,8 @@ def test_numpy_scalars_become_python_numbers() -> None:
     assert encode(row) == b'{"i":3,"f":0.10000000149011612,"b":true,"nan":"nan"}'
 
 
-def test_what_json_would_change_or_refuse_is_named() -> None:
-    with pytest.raises(TypeError, match=r"a: keys must be text, got 1"):
+def test_values_that_json_would_change_are_rejected_with_their_path() -> None:
+    with pytest.raises(TypeError, match=r"a: keys must be strings, got 1"):
         encode({"a": {1: 2}})
     with pytest.raises(TypeError, match=r"a\.b\[0\]: expected .* got ndarray"):
         encode_state({"a": {"b": [np.zeros(2)]}})

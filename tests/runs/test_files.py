@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import copy
 import errno
+import os
 from pathlib import Path
 
 import pytest
@@ -23,7 +24,7 @@ def test_write_atomically_makes_and_replaces(tmp_path: Path) -> None:
     assert [p.name for p in tmp_path.iterdir()] == ["a.json"]
 
 
-def test_a_refused_write_says_what_where_and_what_to_do(tmp_path: Path) -> None:
+def test_a_failed_write_says_what_where_and_what_to_do(tmp_path: Path) -> None:
     with pytest.raises(StorageError, match=r"cannot write .*No such file.*same command") as caught:
         write_atomically(tmp_path / "missing" / "a.json", b"one")
     assert caught.value.errno == errno.ENOENT
@@ -38,15 +39,15 @@ def test_a_failed_write_leaves_no_temporary_file(tmp_path: Path) -> None:
     assert [p.name for p in tmp_path.iterdir()] == ["a.json"]
 
 
-def test_storage_errors_survive_the_way_between_processes() -> None:
+def test_storage_errors_can_be_passed_between_processes() -> None:
     with pytest.raises(StorageError) as caught, storage_errors("write", Path("x")):
-        raise OSError(errno.ENOSPC, "full")
-    told = copy.copy(caught.value)  # rebuilt from its arguments, as multiprocessing does
-    assert (str(told), told.errno) == (str(caught.value), errno.ENOSPC)
-    assert "No space left on device (errno 28); free some space" in str(told)
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    copied = copy.copy(caught.value)  # rebuilt from its arguments, as multiprocessing does
+    assert (str(copied), copied.errno) == (str(caught.value), errno.ENOSPC)
+    assert "No space left on device (errno 28); free some space" in str(copied)
 
 
-def test_left_overs_are_removed_and_nothing_else(tmp_path: Path) -> None:
+def test_temporary_files_are_removed_and_nothing_else(tmp_path: Path) -> None:
     temporary_name(tmp_path / "file").write_bytes(b"half")
     temporary_name(tmp_path / "folder").mkdir()
     (temporary_name(tmp_path / "folder") / "part").write_bytes(b"half")

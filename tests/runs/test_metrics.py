@@ -30,7 +30,7 @@ def test_a_row_is_in_the_file_when_append_returns(tmp_path: Path) -> None:
     log.close()
 
 
-def test_cut_back_to_a_checkpoint_gives_the_file_of_an_uninterrupted_run(tmp_path: Path) -> None:
+def test_truncating_to_a_checkpoint_gives_the_file_of_an_uninterrupted_run(tmp_path: Path) -> None:
     whole, broken = tmp_path / "whole.jsonl", tmp_path / "broken.jsonl"
     rows = [{"frames": 4 * i, "loss": 1 / (i + 1)} for i in range(20)]
     with MetricsLog(whole) as log:
@@ -40,7 +40,7 @@ def test_cut_back_to_a_checkpoint_gives_the_file_of_an_uninterrupted_run(tmp_pat
     offset, done = 0, 0
     for checkpoint, killed in [(3, 7), (9, 9), (12, 20)]:
         with MetricsLog(broken) as log:
-            log.cut_back(offset)
+            log.truncate(offset)
             for row in rows[done:checkpoint]:
                 log.append(row)
             offset, done = log.offset(), checkpoint
@@ -49,35 +49,37 @@ def test_cut_back_to_a_checkpoint_gives_the_file_of_an_uninterrupted_run(tmp_pat
         with broken.open("ab") as file:
             file.write(b'{"frames":99,"lo')  # the kill came in the middle of a row
     with MetricsLog(broken) as log:
-        log.cut_back(offset)
+        log.truncate(offset)
         for row in rows[done:]:
             log.append(row)
     assert broken.read_bytes() == whole.read_bytes()
 
 
-def test_cut_back_to_zero_empties_the_file(tmp_path: Path) -> None:
+def test_truncating_to_zero_empties_the_file(tmp_path: Path) -> None:
     with MetricsLog(tmp_path / "m.jsonl") as log:
         log.append({"a": 1})
-        log.cut_back(0)
+        log.truncate(0)
         assert log.offset() == 0
         log.append({"a": 2})
     assert read_metrics(tmp_path / "m.jsonl") == [{"a": 2}]
 
 
-def test_a_file_shorter_than_the_checkpoint_says_is_refused(tmp_path: Path) -> None:
+def test_a_file_shorter_than_at_the_checkpoint_is_damaged(tmp_path: Path) -> None:
     with MetricsLog(tmp_path / "m.jsonl") as log:
         log.append({"a": 1})
-        with pytest.raises(RunDamaged, match=r"has 8 bytes .* when it had 9"):
-            log.cut_back(9)
+        with pytest.raises(RunDamaged, match=r"has 8 bytes .* but 9 at the time"):
+            log.truncate(9)
         with pytest.raises(RunDamaged, match=r"no row of .* ends at byte 3"):
-            log.cut_back(3)
+            log.truncate(3)
         with pytest.raises(ValueError, match="negative"):
-            log.cut_back(-1)
+            log.truncate(-1)
         assert log.offset() == 8
 
 
 @pytest.mark.parametrize("tail", [b'{"a":', b'{"a":2}', b"\0" * 200_000, b"\xff"])
-def test_a_torn_last_line_is_left_out_and_dropped_on_opening(tmp_path: Path, tail: bytes) -> None:
+def test_an_unfinished_last_line_is_ignored_and_dropped_on_opening(
+    tmp_path: Path, tail: bytes
+) -> None:
     path = tmp_path / "m.jsonl"
     path.write_bytes(b'{"a":1}\n' + tail)
     assert read_metrics(path) == [{"a": 1}]
@@ -87,7 +89,7 @@ def test_a_torn_last_line_is_left_out_and_dropped_on_opening(tmp_path: Path, tai
     assert path.read_bytes() == b'{"a":1}\n{"a":3}\n'
 
 
-def test_a_bad_line_before_the_last_is_named(tmp_path: Path) -> None:
+def test_an_invalid_line_before_the_last_is_reported(tmp_path: Path) -> None:
     path = tmp_path / "m.jsonl"
     path.write_bytes(b'{"a":1}\n{"a"\n{"a":3}\n')
     with pytest.raises(RunDamaged, match="line 2 of "):
@@ -97,13 +99,13 @@ def test_a_bad_line_before_the_last_is_named(tmp_path: Path) -> None:
         read_metrics(path)
 
 
-def test_no_file_no_rows(tmp_path: Path) -> None:
+def test_a_missing_file_has_no_rows(tmp_path: Path) -> None:
     assert read_metrics(tmp_path / "m.jsonl") == []
     MetricsLog(tmp_path / "m.jsonl").close()
     assert read_metrics(tmp_path / "m.jsonl") == []
 
 
-def test_a_row_that_is_refused_leaves_the_file_alone(tmp_path: Path) -> None:
+def test_a_row_that_cannot_be_encoded_leaves_the_file_unchanged(tmp_path: Path) -> None:
     with MetricsLog(tmp_path / "m.jsonl") as log:
         log.append({"a": 1})
         with pytest.raises(TypeError, match="b: expected"):

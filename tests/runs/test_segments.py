@@ -77,7 +77,7 @@ def test_the_hash_does_not_depend_on_where_the_ring_wraps() -> None:
     assert states[0] == states[1]
 
 
-def test_every_changed_row_in_a_whole_or_the_newest_segment_is_named() -> None:
+def test_every_changed_row_in_a_complete_or_the_newest_segment_is_detected() -> None:
     ring, hashes = _Ring(room=40, capacity=30), SegmentHashes(8)
     ring.write(101)  # window [71, 101): segments 72–80, 80–88, 88–96 and the newest rows 96–101
     state = hashes.state(71, 101, ring.read_rows)
@@ -94,7 +94,7 @@ def test_every_changed_row_in_a_whole_or_the_newest_segment_is_named() -> None:
             assert wrong == ["the newest rows, 96 to 101, do not match their SHA-256."]
 
 
-def test_exchanged_segments_are_noticed() -> None:
+def test_exchanged_segments_are_detected() -> None:
     state = SegmentHashes(2).state(0, 4, lambda start, stop: [memoryview(b"same")])
     state["segments"] = {"0": state["segments"]["1"], "1": state["segments"]["0"]}
     wrong = SegmentHashes(2).verify(state, 0, 4, lambda start, stop: [memoryview(b"same")])
@@ -119,7 +119,7 @@ def test_nothing_written_yet() -> None:
     assert hashes.verify(state, 0, 0, ring.read_rows) == []
 
 
-def test_what_the_checkpoint_lacks_is_a_mismatch() -> None:
+def test_missing_hashes_in_the_checkpoint_are_a_mismatch() -> None:
     ring, hashes = _Ring(room=40, capacity=30), SegmentHashes(8)
     ring.write(20)
     state = hashes.state(0, 20, ring.read_rows)
@@ -136,11 +136,11 @@ def test_what_the_checkpoint_lacks_is_a_mismatch() -> None:
     ]
 
 
-def test_going_back_and_impossible_windows_are_refused() -> None:
+def test_decreasing_row_counts_and_impossible_windows_are_rejected() -> None:
     ring, hashes = _Ring(room=40, capacity=30), SegmentHashes(4)
     ring.write(20)
     hashes.completed(0, 20, ring.read_rows)
-    with pytest.raises(ValueError, match="12 were written, but segments up to row 20"):
+    with pytest.raises(ValueError, match="at least the 20 rows that are already hashed, got 12"):
         hashes.completed(0, 12, ring.read_rows)
     with pytest.raises(ValueError, match="window_start 9 and rows_written 8"):
         hashes.state(9, 8, ring.read_rows)

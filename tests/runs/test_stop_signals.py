@@ -12,7 +12,7 @@ from noisynet.runs.stop_signals import StopRequest, stop_on_signals
 
 def test_the_second_signal_asks_to_stop_immediately() -> None:
     with stop_on_signals() as request:
-        assert not request.requested
+        assert not request()
         signal.raise_signal(signal.SIGTERM)
         assert (request(), request.immediate, request.signal) == (True, False, signal.SIGTERM)
         signal.raise_signal(signal.SIGINT)
@@ -37,7 +37,7 @@ def test_sighup_is_handled_unless_it_is_ignored() -> None:
             signal.signal(signal.SIGHUP, disposition)
             with stop_on_signals((signal.SIGHUP,)) as request:
                 signal.raise_signal(signal.SIGHUP)
-            assert request.requested is requested
+            assert request() is requested
             assert signal.getsignal(signal.SIGHUP) is disposition
     finally:
         signal.signal(signal.SIGHUP, before)
@@ -53,5 +53,5 @@ def test_outside_the_main_thread_no_handler_is_installed() -> None:
     thread = threading.Thread(target=body)
     thread.start()
     thread.join()
-    assert not made[0].requested
+    assert not made[0]()
     assert signal.getsignal(signal.SIGTERM) is before

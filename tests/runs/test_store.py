@@ -1,8 +1,5 @@
 from __future__ import annotations
 
-import os
-import signal
-import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -10,11 +7,11 @@ from typing import Any
 
 import pytest
 
-import noisynet.runs.store
-from noisynet.runs.store import RunDamaged, RunFolder, RunMismatch
+import noisynet
+from noisynet.runs import RunDamaged, RunFolder, RunMismatch, compare_configs, find_run_folders
 
 _IDENTITY = ["agent", "environment", "seed"]
-_ROOT = Path(noisynet.runs.store.__file__).parents[2]
+_ROOT = Path(noisynet.__file__).parents[1]
 
 
 def _config(**changes: Any) -> dict[str, Any]:
@@ -37,7 +34,7 @@ def test_create_then_open_again(tmp_path: Path) -> None:
     assert run.config_path.stat().st_ino == before.st_ino
 
 
-def test_a_new_folder_that_was_not_used_can_be_removed_with_the_parents_it_made(
+def test_an_unused_new_folder_can_be_removed_with_the_parents_that_it_made(
     tmp_path: Path,
 ) -> None:
     (tmp_path / "out").mkdir()
@@ -46,33 +43,33 @@ def test_a_new_folder_that_was_not_used_can_be_removed_with_the_parents_it_made(
         (run.replay_path / "frames.bin").write_bytes(b"half")
         run.remove_if_unused()
     assert [p.name for p in tmp_path.rglob("*")] == ["out"]
-    _open(run.path, seed=7)  # as if nothing had been
+    _open(run.path, seed=7)  # as a new folder
 
 
 def test_a_removed_folder_loses_its_config_first_and_its_lock_last(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """So that whoever comes meanwhile meets a lock or no run, never half of one."""
+    """Another process finds a locked folder or no run, never an incomplete one."""
     folder = _open(tmp_path / "run")
     gone: list[str] = []
     unlink = Path.unlink
 
-    def noted_unlink(path: Path) -> None:
+    def recorded_unlink(path: Path) -> None:
         gone.append(path.name)
         unlink(path)
 
     with folder.lock():
-        monkeypatch.setattr(Path, "unlink", noted_unlink)
+        monkeypatch.setattr(Path, "unlink", recorded_unlink)
         folder.remove_if_unused()
     assert gone[0] == "config.json"
     assert gone[-1].endswith(".lock")
     assert not (tmp_path / "run").exists()
 
 
-def test_only_what_was_made_anew_is_removed(tmp_path: Path) -> None:
+def test_only_folders_that_were_made_are_removed(tmp_path: Path) -> None:
     before = tmp_path / "before"
     before.mkdir()
-    _open(before).remove_if_unused()  # an empty folder of the user's
+    _open(before).remove_if_unused()  # an empty folder that existed before
     assert list(before.iterdir()) == []
     first, second = _open(tmp_path / "out" / "first"), _open(tmp_path / "out" / "second")
     first.remove_if_unused()
@@ -86,16 +83,16 @@ def test_only_what_was_made_anew_is_removed(tmp_path: Path) -> None:
     assert second.read_config()["seed"] == 0
 
 
-def test_another_identity_is_refused_naming_both_sides_of_everything(tmp_path: Path) -> None:
+def test_another_identity_is_rejected_with_all_differences(tmp_path: Path) -> None:
     _open(tmp_path / "run")
     other = {"name": "atari/breakout", "num_actions": 4}
     with pytest.raises(RunMismatch) as caught:
         _open(tmp_path / "run", environment=other, frames=2000)
-    told = str(caught.value)
-    assert "environment.name: the folder has 'atari/pong', this command has 'atari/brea" in told
-    assert "environment.num_actions: the folder has 6, this command has 4" in told
-    assert "would not matter:\n  frames: the folder has 1000, this command has 2000" in told
-    assert "choose another --out or --name" in told
+    message = str(caught.value)
+    assert "environment.name: the folder has 'atari/pong', this command has 'atari/brea" in message
+    assert "environment.num_actions: the folder has 6, this command has 4" in message
+    assert "may be changed:\n  frames: the folder has 1000, this command has 2000" in message
+    assert "choose another --out or --name" in message
     assert [d.identity for d in caught.value.differences] == [True, True, False]
 
 
@@ -117,19 +114,19 @@ def test_one_and_true_are_different_settings(tmp_path: Path) -> None:
         _open(tmp_path / "run", seed=True)
 
 
-def test_an_identity_key_in_neither_config_is_a_typing_error(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="'sede', which is in neither"):
+def test_an_identity_key_that_is_no_setting_is_rejected(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"expected keys of the configuration .* got 'sede'"):
         RunFolder.create_or_open(tmp_path / "run", _config(), must_match=["sede"])
 
 
-def test_a_folder_of_other_files_is_not_taken_over(tmp_path: Path) -> None:
+def test_a_folder_with_other_files_is_not_used(tmp_path: Path) -> None:
     (tmp_path / "thesis.tex").write_text("…")
     with pytest.raises(RunMismatch, match=r"thesis\.tex.* not a run folder"):
         _open(tmp_path)
     assert [p.name for p in tmp_path.iterdir()] == ["thesis.tex"]
 
 
-def test_a_start_killed_before_its_config_was_written_is_begun_again(tmp_path: Path) -> None:
+def test_a_start_that_was_killed_before_its_config_was_written_is_repeated(tmp_path: Path) -> None:
     (tmp_path / "run.lock").touch()
     (tmp_path / "run.owner").write_text('{"pid": 1')
     (tmp_path / ".config.json.tmp-77").write_text("{")
@@ -139,7 +136,7 @@ def test_a_start_killed_before_its_config_was_written_is_begun_again(tmp_path: P
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]"])
-def test_a_damaged_config_is_named(tmp_path: Path, text: str) -> None:
+def test_a_damaged_config_is_reported(tmp_path: Path, text: str) -> None:
     run = _open(tmp_path / "run")
     run.config_path.write_text(text)
     with pytest.raises(RunDamaged, match=r"config\.json"):
@@ -160,122 +157,30 @@ def test_status(tmp_path: Path) -> None:
         run.write_status("done")  # type: ignore[arg-type]
 
 
-# ---- the lock, between real processes
-
-_HOLDER = """
-import os, sys, time
-from noisynet.runs.store import RunFolder
-lock = RunFolder(sys.argv[1]).lock()
-if sys.argv[2] == "fork":
-    begun, tell = os.pipe()
-    worker = os.fork()
-    if worker == 0:
-        os.write(tell, b".")
-        time.sleep(600)
-        os._exit(0)
-    os.read(begun, 1)
-    os.write(1, f"{worker} ".encode())
-os.write(1, b"held\\n")
-sys.stdin.read()
-if sys.argv[2] == "release":
-    lock.release()
-"""
-
-
-def _hold(path: Path, how: str) -> subprocess.Popen[str]:
-    environment = {**os.environ, "PYTHONPATH": str(_ROOT)}
-    holder = subprocess.Popen(
-        [sys.executable, "-c", _HOLDER, str(path), how],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-        env=environment,
-    )
-    assert holder.stdout is not None
-    return holder
-
-
-def _kill(holder: subprocess.Popen[str]) -> None:
-    with holder:
-        holder.kill()
-
-
-def test_a_second_process_is_refused_naming_the_first(tmp_path: Path) -> None:
-    run = _open(tmp_path / "run")
-    holder = _hold(run.path, "release")
-    assert holder.stdout is not None
-    assert holder.stdout.readline() == "held\n"
-    with pytest.raises(noisynet.runs.store.RunLocked) as caught:
-        run.lock()
-    owner = caught.value.owner
-    assert owner is not None
-    assert (owner.pid, owner.host) == (holder.pid, socket.gethostname())
-    assert f"is being written by process {holder.pid} on {owner.host} (since 20" in str(
-        caught.value
-    )
-    assert run.holder() == owner
-
-    holder.communicate("")  # ends it, releasing cleanly
-    assert run.holder() is None
-    with run.lock() as lock:
-        assert lock.note is None
-
-
-def test_the_lock_of_a_killed_process_is_taken_over_with_a_note(tmp_path: Path) -> None:
-    run = _open(tmp_path / "run")
-    holder = _hold(run.path, "hold")
-    assert holder.stdout is not None
-    assert holder.stdout.readline() == "held\n"
-    (run.path / ".status.json.tmp-99").write_text("half")
-    _kill(holder)
-    assert run.holder() is None
-    with run.lock() as lock:
-        assert lock.note is not None
-        assert f"process {holder.pid} on {socket.gethostname()} (since 20" in lock.note
-        assert not (run.path / ".status.json.tmp-99").exists()
-    with run.lock() as lock:  # and once only
-        assert lock.note is None
-
-
-def test_a_forked_worker_does_not_keep_a_killed_owners_lock(tmp_path: Path) -> None:
-    run = _open(tmp_path / "run")
-    holder = _hold(run.path, "fork")
-    assert holder.stdout is not None
-    worker, held = holder.stdout.readline().split()
-    try:
-        assert held == "held"
-        holder.kill()
-        holder.wait()
-        with run.lock() as lock:
-            assert lock.note is not None
-    finally:
-        os.kill(int(worker), signal.SIGKILL)
-        _kill(holder)
-
-
-def test_one_process_cannot_take_the_lock_twice_but_can_after_release(tmp_path: Path) -> None:
-    run = _open(tmp_path / "run")
-    lock = run.lock()
-    with pytest.raises(noisynet.runs.store.RunLocked, match=f"process {os.getpid()} "):
-        run.lock()
-    assert run.holder() is not None  # the refused attempt did not touch the owner's signature
-    lock.release()
-    lock.release()
-    run.lock().release()
-
-
-def test_an_error_under_the_lock_releases_it(tmp_path: Path) -> None:
-    run = _open(tmp_path / "run")
-    with pytest.raises(KeyError), run.lock():
-        raise KeyError
-    run.lock().release()
-
-
-def test_importing_the_room_does_not_import_torch() -> None:
-    # The parent package is replaced by a bare one: what it imports is not this room's matter.
+def test_importing_runs_does_not_import_torch() -> None:
+    # Without the parent package, whose imports do not matter here.
     script = (
         "import sys, types; root = types.ModuleType('noisynet'); root.__path__ = [sys.argv[1]]; "
         "sys.modules['noisynet'] = root; import noisynet.runs; "
         "from noisynet.runs import *; sys.exit('torch' in sys.modules)"
     )
     subprocess.run([sys.executable, "-c", script, str(_ROOT / "noisynet")], check=True)
+
+
+def test_run_folders_are_found_in_order_and_do_not_nest(tmp_path: Path) -> None:
+    for name in ("b/run", "a", "b/run/checkpoints/1"):
+        (tmp_path / name).mkdir(parents=True)
+        (tmp_path / name / "config.json").write_text("{}")
+    (tmp_path / "empty").mkdir()
+    assert list(find_run_folders(tmp_path)) == [tmp_path / "a", tmp_path / "b" / "run"]
+    assert list(find_run_folders(tmp_path / "a")) == [tmp_path / "a"]
+
+
+def test_configurations_are_compared_by_dotted_key() -> None:
+    stored = {"seed": 1, "learning": {"discount": 0.9, "n_step": 1}, "old": True}
+    given = {"seed": 1, "learning": {"discount": 0.99, "n_step": 1}}
+    found = compare_configs(stored, given, ["learning"])
+    assert [(one.key, one.stored, one.given, one.identity) for one in found] == [
+        ("learning.discount", "0.9", "0.99", True),
+        ("old", "True", "nothing", False),
+    ]

@@ -54,14 +54,14 @@ def _in_format(path: Path, number: int) -> Path:
     return path
 
 
-def test_files_from_before_the_mark_can_be_read(tmp_path: Path) -> None:
+def test_files_of_the_previous_format_can_be_read(tmp_path: Path) -> None:
     (old,) = read_traces(_in_format(tmp_path / "old.safetensors", 1))
     assert (old.seed, old.actions.tolist(), old.finished) == (3, list(range(7)), True)
     (new,) = read_traces(_in_format(tmp_path / "new.safetensors", 2))
     assert not new.finished
 
 
-def test_files_of_a_later_format_are_refused(tmp_path: Path) -> None:
+def test_files_of_a_later_format_are_rejected(tmp_path: Path) -> None:
     with pytest.raises(RunDamaged, match=r"format 3; this version reads formats \(1, 2\)"):
         read_traces(_in_format(tmp_path / "later.safetensors", 3))
 
@@ -91,7 +91,7 @@ def test_listing_is_by_evaluation_and_ignores_other_files(tmp_path: Path) -> Non
 
 
 def test_a_file_holds_one_evaluation(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"expected 4000 with noise off, got .* noise on"):
+    with pytest.raises(ValueError, match=r"evaluation 4000 with noise off, got .* noise on"):
         write_traces(tmp_path, 4000, [_trace(0, 3)], noise="off")
     with pytest.raises(ValueError, match="'on' or 'off'"):
         write_traces(tmp_path, 4000, [], noise="maybe")  # type: ignore[arg-type]
@@ -102,7 +102,7 @@ def test_actions_must_fit_a_byte() -> None:
         Trace("gym/x", 0, np.array([1, 2]), 0.0, 0, 0, "on")
 
 
-def test_every_kind_of_damage_is_noticed(tmp_path: Path) -> None:
+def test_every_kind_of_damage_is_detected(tmp_path: Path) -> None:
     traces = [_trace(0, 40), _trace(1, 7)]
     path = write_traces(tmp_path, 4000, traces, noise="on")
     whole = path.read_bytes()
