@@ -66,6 +66,47 @@ def mean_over_batch(loss: Tensor, weight: Tensor) -> Tensor:
     return torch.mean(loss * weight)
 
 
+# --- C51 and Rainbow -----------------------------------------------------------------------------
+
+
+def categorical_mean(logits: Tensor, atoms: Tensor) -> Tensor:
+    """The expected value Σ_i p_i z_i [...] of distributions with logits [..., N] on atoms [N]."""
+    return (logits.softmax(dim=-1) * atoms).sum(dim=-1)
+
+
+def categorical_projection(
+    reward_t: Tensor, discount_t: Tensor, probability_t: Tensor, atoms: Tensor
+) -> Tensor:
+    """Φ T Z: the distribution of r + γZ projected onto the atoms (Bellemare et al. 2017, Eq. 7).
+
+    Each shifted atom, clipped to the range, shares its probability between its two neighbours in
+    proportion to how near they are.
+
+    Args:
+        reward_t: [B].
+        discount_t: [B].
+        probability_t: of each atom at y [B, N].
+        atoms: z, evenly spaced and increasing [N].
+
+    Returns:
+        The probability of each atom [B, N].
+    """
+    shifted = reward_t[:, None] + discount_t[:, None] * atoms  # T z_j [B, N]
+    shifted = shifted.clamp(atoms[0], atoms[-1])
+    distance = (shifted[:, None, :] - atoms[:, None]).abs() / (atoms[1] - atoms[0])  # [B, N, N]
+    return ((1 - distance).clamp(min=0) * probability_t[:, None, :]).sum(dim=-1)
+
+
+def cross_entropy(target: Tensor, logits: Tensor) -> Tensor:
+    """−Σ_i m_i log p_i [B] of target probabilities m [B, N] and logits [B, N]."""
+    return -(target * F.log_softmax(logits, dim=-1)).sum(dim=-1)
+
+
+def kl_divergence(target: Tensor, logits: Tensor) -> Tensor:
+    """KL(m ‖ p) [B], at least 0: the cross-entropy less the entropy of m [B, N]."""
+    return (cross_entropy(target, logits) + torch.xlogy(target, target).sum(dim=-1)).clamp(min=0)
+
+
 # --- A3C -----------------------------------------------------------------------------------------
 
 

@@ -79,6 +79,27 @@ EVALUATION_FRAMES: Final = 500_000  # P: section 4.1
 MAX_EPISODE_FRAMES: Final = 108_000  # P: section 4.1, 30 minutes of play
 SEEDS: Final = 3  # P: section 4.1
 
+# --- C51 (Bellemare et al. 2017) -----------------------------------------------------------------
+C51_ATOMS: Final = 51  # O: section 5
+C51_VALUE_LIMIT: Final = 10.0  # O: section 5: V_max = −V_min
+C51_LEARNING_RATE: Final = 2.5e-4  # O: section 5, Adam
+C51_ADAM_EPSILON: Final = 0.01 / 32  # O: section 5
+C51_EPSILON_ANNEAL_STEPS: Final = 250_000  # O: section 5: 1M frames
+C51_EPSILON_FINAL: Final = 0.01  # O: section 5
+C51_EPSILON_EVALUATION: Final = 0.001  # O: section 5
+
+# --- Rainbow (Hessel et al. 2018) ----------------------------------------------------------------
+RAINBOW_LEARNING_RATE: Final = 6.25e-5  # O: table 1, Adam
+RAINBOW_ADAM_EPSILON: Final = 1.5e-4  # O: table 1
+RAINBOW_LEARNING_STARTS_STEPS: Final = 20_000  # O: table 1: 80k frames
+RAINBOW_SYNC_TARGET_STEPS: Final = 8_000  # O: table 1: 32k frames
+RAINBOW_N_STEP: Final = 3  # O: table 1
+RAINBOW_PRIORITY_EXPONENT: Final = 0.5  # O: table 1, ω
+RAINBOW_PRIORITY_BETA_INITIAL: Final = 0.4  # O: table 1, to 1 over training
+RAINBOW_MAX_GRADIENT_NORM: Final = 10.0  # R: as for Dueling; the paper states none
+RAINBOW_EPSILON_ANNEAL_STEPS: Final = 62_500  # O: section "hyper-parameter tuning": 250k frames
+RAINBOW_EPSILON_FINAL: Final = 0.01  # O: likewise, without noisy nets
+
 # --- Prioritised replay (Schaul et al. 2016) and Adam (Kingma & Ba 2015) -------------------------
 PRIORITY_EXPONENT: Final = 0.6  # O: table 3, α of the proportional variant
 PRIORITY_BETA_INITIAL: Final = 0.4  # O: table 3, β0 of the proportional variant

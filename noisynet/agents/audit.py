@@ -120,9 +120,9 @@ class _Replayed:
         learnt = agent.learn(batch)
         now = {name: value.clone() for name, value in after.items()}
         agent.online.load_state_dict(before)
-        _, td_error = agent.plain.loss(*agent.plain.columns(batch))
+        _, error = agent.plain.loss(*agent.plain.columns(batch))
         agent.online.load_state_dict(now)
-        self._compare(learnt.td_error, td_error)
+        self._compare(learnt.error, error)
 
     def _compare(self, found: NDArray[np.float32], expected: Tensor) -> None:
         self.compared += 1

@@ -30,11 +30,12 @@ class Learnt:
 
     Attributes:
         loss: the mean loss of the batch.
-        td_error: target − Q(x, a) [B].
+        error: target − Q(x, a) [B], or the KL divergence from the target for distributional agents:
+            what prioritised replay goes by.
     """
 
     loss: float
-    td_error: NDArray[np.float32]
+    error: NDArray[np.float32]
 
 
 class Update(Protocol):
@@ -120,7 +121,7 @@ def describe_non_finite(
     tensors += [(f"target {name}", v) for name, v in networks.target.state_dict().items()]
     bad = [name for name, value in tensors if not bool(value.isfinite().all())]
     where = f"first in {bad[0]!r}" if bad else "in the network's outputs"
-    if not bad and np.isfinite(learnt.td_error).all():
-        largest = np.abs(learnt.td_error).max()
+    if not bad and np.isfinite(learnt.error).all():
+        largest = np.abs(learnt.error).max()
         where = f"TD errors of up to {largest:.3g} overflow it; are the rewards right?"
     return f"expected a finite loss at update {update}, got {learnt.loss}: {where}"

@@ -1,4 +1,7 @@
-"""DQN and Dueling, plain and NoisyNet: one class, told apart by its configuration (Algorithm 1)."""
+"""DQN, Dueling, C51 and Rainbow, plain and NoisyNet: one class, told apart by its configuration.
+
+Algorithm 1 of the paper; what is learnt is chosen once, in `PlainUpdate`.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +30,14 @@ from noisynet.agents.update import (
     describe_non_finite,
 )
 from noisynet.layers import held_noise, hold_noise
-from noisynet.networks import NetworkShape, ValueNetwork, resolve_torso, view_with_own_noise
+from noisynet.networks import (
+    CategoricalNetwork,
+    NetworkShape,
+    ValueNetwork,
+    make_value_network,
+    resolve_torso,
+    view_with_own_noise,
+)
 from noisynet.replay import TransitionBatch
 from noisynet.state_dicts import add_prefix, strip_prefix
 
@@ -222,6 +232,9 @@ class PlainUpdate:
     def __init__(self, agent: ValueAgent, noise: NoiseStreams) -> None:
         self.agent, self.noise, self.networks = agent, noise, agent.networks
         self.parameters = [p for p in agent.online.parameters() if p.requires_grad]
+        self.loss = self.q_loss
+        if isinstance(agent.online, CategoricalNetwork):
+            self.loss = self.categorical_loss
         self._values: Callable[[Tensor], Tensor] = agent.acting
         self._loss = self.loss
         if agent.compute == "compile":
@@ -261,7 +274,7 @@ class PlainUpdate:
         columns = batch.x, batch.action, batch.reward, batch.discount, batch.y, batch.weight
         return [self.agent.to_device(column) for column in columns]
 
-    def loss(
+    def q_loss(
         self,
         x: Tensor,
         action: Tensor,
@@ -282,8 +295,37 @@ class PlainUpdate:
         error = losses.td_error(self.networks.online(x), action, target)  # Q(x, a, ξ; ζ)
         return losses.mean_over_batch(_LOSSES[learning.loss](error), weight), error.detach()
 
+    def categorical_loss(
+        self,
+        x: Tensor,
+        action: Tensor,
+        reward: Tensor,
+        discount: Tensor,
+        y: Tensor,
+        weight: Tensor,
+    ) -> tuple[Tensor, Tensor]:
+        """The mean cross-entropy to the projected target (C51), and the KL divergence [B]."""
+        online, target = self.networks.online, self.networks.target
+        assert isinstance(online, CategoricalNetwork)
+        assert isinstance(target, CategoricalNetwork)
+        with torch.no_grad():
+            logits_y = target.logits(y)  # of Z(y, ·, ξ′; ζ⁻) [B, A, N]
+            q_y = losses.categorical_mean(logits_y, target.atoms)
+            if self.agent.config.learning.double_q:
+                q_y = self.networks.selector(y)  # Q(y, ·, ξ″; ζ)
+            p_y = _of_action(logits_y, q_y.argmax(dim=1)).softmax(dim=-1)
+            projected = losses.categorical_projection(reward, discount, p_y, target.atoms)
+        logits = _of_action(online.logits(x), action)  # of Z(x, a, ξ; ζ) [B, N]
+        loss = losses.mean_over_batch(losses.cross_entropy(projected, logits), weight)
+        return loss, losses.kl_divergence(projected, logits.detach())
+
     def reload(self) -> None:
         """Nothing to do: weights, optimiser state and noise are read where they are."""
+
+
+def _of_action(values: Tensor, action: Tensor) -> Tensor:
+    """The row of one action [B, N] of values [B, A, N]."""
+    return values.gather(1, action[:, None, None].expand(-1, 1, values.shape[2]))[:, 0]
 
 
 def _network(settings: config.Config, spec: ObservationSpec) -> ValueNetwork:
@@ -299,9 +341,10 @@ def _network(settings: config.Config, spec: ObservationSpec) -> ValueNetwork:
         learn_sigma=noisy.learn_sigma if noisy else True,
         trunk_gradient_scale=settings.network.trunk_gradient_scale,
         scale=spec.pixel_scale,
+        atoms=settings.network.support,
     )
     generator = torch_stream(settings.seed, "init noisy")
     with torch.random.fork_rng(devices=[]):  # plain layers initialise from the global stream
         torch.manual_seed(torch_stream(settings.seed, "init").initial_seed())
         observation_shape = (spec.stack, *spec.frame_shape)
-        return ValueNetwork(shape, observation_shape, spec.num_actions, generator)
+        return make_value_network(shape, observation_shape, spec.num_actions, generator)

@@ -3,9 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
-ValueAgentName = Literal["dqn", "dueling", "noisynet-dqn", "noisynet-dueling"]
+ValueAgentName = Literal[
+    "dqn",
+    "dueling",
+    "noisynet-dqn",
+    "noisynet-dueling",
+    "c51",
+    "noisynet-c51",
+    "rainbow",
+    "rainbow-without-noise",
+]
 ActorCriticAgentName = Literal["a3c", "noisynet-a3c", "noisynet-a3c-factorised"]
 
 
@@ -17,27 +26,26 @@ class AgentSpec:
         name: as on the command line.
         family: which configuration, agent class and training loop it has.
         noise: the kind of noise on its weights; None for an agent that explores without.
-        dueling: whether it has the dueling head (Eq. 3).
+        dueling: whether it has the dueling head (Eq. 3); None: as `network.dueling` says.
+        categorical: whether it learns distributions over returns; None: as `network.atoms` says.
     """
 
     name: str
     family: Literal["value", "actor-critic"]
     noise: Literal["factorised", "independent"] | None = None
-    dueling: bool = False
+    dueling: bool | None = False
+    categorical: bool | None = False
 
     @property
     def noisy(self) -> bool:
         """Whether it explores by noise on its weights."""
         return self.noise is not None
 
-    def with_noise(self, noise: str) -> AgentSpec | None:
-        """The agent that differs from this one in the kind of noise only, if it has a name."""
+    def changed(self, **fields: Any) -> AgentSpec | None:
+        """The agent that differs from this one in these fields only; None if it has no name."""
+        wanted = replace(self, **fields)
         others = AGENT_SPECS.values()
-        wanted = replace(self, name="", noise=None)
-        return next(
-            (o for o in others if o.noise == noise and replace(o, name="", noise=None) == wanted),
-            None,
-        )
+        return next((o for o in others if replace(o, name=wanted.name) == wanted), None)
 
 
 AGENT_SPECS: Final[dict[str, AgentSpec]] = {
@@ -47,6 +55,11 @@ AGENT_SPECS: Final[dict[str, AgentSpec]] = {
         AgentSpec("dueling", "value", dueling=True),
         AgentSpec("noisynet-dqn", "value", "factorised"),
         AgentSpec("noisynet-dueling", "value", "factorised", dueling=True),
+        AgentSpec("c51", "value", categorical=True),
+        AgentSpec("noisynet-c51", "value", "factorised", categorical=True),
+        # The ablations of Rainbow are settings, except for the one without noise.
+        AgentSpec("rainbow", "value", "factorised", dueling=None, categorical=None),
+        AgentSpec("rainbow-without-noise", "value", dueling=None, categorical=None),
         AgentSpec("a3c", "actor-critic"),
         AgentSpec("noisynet-a3c", "actor-critic", "independent"),
         AgentSpec("noisynet-a3c-factorised", "actor-critic", "factorised"),

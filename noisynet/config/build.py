@@ -106,7 +106,10 @@ def build_config(
         errors.append(f"preset {preset!r} has no settings for {agent}, expected one of {known}")
         preset = default_preset
     skipped = _WITHOUT_NOISE if spec.noisy else set()
-    for layer in (presets.AGENT_SETTINGS[agent], of_family[preset]):
+    layers = [presets.AGENT_SETTINGS[agent], of_family[preset]]
+    if "network.atoms" in layers[0]:
+        layers.append(presets.CATEGORICAL_PRESETS.get(preset, {}))
+    for layer in layers:
         flat = _overridden(flat, {k: v for k, v in layer.items() if k not in skipped})
     if frames is not None:
         flat["frames"] = frames

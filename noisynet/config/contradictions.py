@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from noisynet.config.agents import AGENT_SPECS
+from noisynet.config.agents import AGENT_SPECS, AgentSpec
 
 __all__ = ["contradictions"]
 
@@ -28,23 +28,61 @@ def contradictions(settings: Mapping[str, Any]) -> list[str]:
 
 
 def _exploration_is_the_agents(agent: str, kind: str) -> str | None:
-    if AGENT_SPECS[agent].noisy == (kind == "noisy-weights"):
+    spec = AGENT_SPECS[agent]
+    if spec.noisy == (kind == "noisy-weights"):
         return None
-    return f"{agent} does not explore by {kind}"
+    kinds = (None,) if spec.noisy else ("factorised", "independent")
+    others = [other.name for noise in kinds if (other := spec.changed(noise=noise))]
+    return f"{agent} does not explore by {kind}; choose the agent {' or '.join(others)} instead"
 
 
 def _head_is_the_agents(agent: str, dueling: bool) -> str | None:
-    if AGENT_SPECS[agent].dueling == dueling:
+    spec = AGENT_SPECS[agent]
+    if spec.dueling in (None, dueling):
+        return None
+    expected, given = str(not dueling).lower(), str(dueling).lower()
+    return (
+        f"{agent} expects network.dueling={expected}, got {given}; choose the agent "
+        f"{_agent_with(spec, dueling=dueling)} instead"
+    )
+
+
+def _distributions_are_the_agents(agent: str, atoms: int | None) -> str | None:
+    spec, given = AGENT_SPECS[agent], atoms is not None
+    if spec.categorical in (None, given):
+        return None
+    expected = "network.atoms=null" if given else "a number of network.atoms"
+    return (
+        f"{agent} expects {expected}, got {'null' if atoms is None else atoms}; choose the agent "
+        f"{_agent_with(spec, categorical=given)} instead"
+    )
+
+
+def _agent_with(spec: AgentSpec, **fields: bool) -> str:
+    """The agent with another head; Rainbow, whose head is a setting, if no other has it."""
+    other = spec.changed(**fields) or spec.changed(dueling=None, categorical=None)
+    assert other is not None
+    return other.name
+
+
+def _the_range_is_not_empty(v_min: float, v_max: float) -> str | None:
+    if v_min < v_max:
+        return None
+    return f"network.v_min ({v_min:g}) is not below network.v_max ({v_max:g})"
+
+
+def _distributions_have_the_cross_entropy(atoms: int | None, loss: str) -> str | None:
+    if atoms is None or loss == "huber":
         return None
     return (
-        f"{agent} expects network.dueling={str(not dueling).lower()}, got {str(dueling).lower()}; "
-        "choose the agent instead"
+        f"learning.loss={loss} is for Q-values, network.atoms={atoms} learns distributions by "
+        "their cross-entropy; remove one of them"
     )
 
 
 def _noise_is_the_agents(agent: str, noise: str) -> str | None:
     spec = AGENT_SPECS[agent]
-    other = spec.with_noise(noise)  # the kind is free where the other kind has no agent
+    other = spec.changed(noise=noise)  # the kind is free where the other kind has no agent
     if not spec.noisy or noise == spec.noise or other is None:
         return None
     return (
@@ -115,6 +153,9 @@ def _noise_per_episode_needs_one_environment(
 _RULES: Final[tuple[tuple[tuple[str, ...], Callable[..., str | None]], ...]] = (
     (("agent", "exploration.kind"), _exploration_is_the_agents),
     (("agent", "network.dueling"), _head_is_the_agents),
+    (("agent", "network.atoms"), _distributions_are_the_agents),
+    (("network.v_min", "network.v_max"), _the_range_is_not_empty),
+    (("network.atoms", "learning.loss"), _distributions_have_the_cross_entropy),
     (("agent", "exploration.noise"), _noise_is_the_agents),
     (("agent", "noisy_lstm", "recurrent"), _a_noisy_lstm_needs_an_lstm_and_noise),
     (("agent", "compute"), _only_value_agents_compile),

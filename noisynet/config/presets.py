@@ -22,6 +22,27 @@ _DUELING: Final[dict[str, Any]] = {
     "optimiser.learning_rate": paper.DUELING_LEARNING_RATE,
 }
 
+_CATEGORICAL: Final = {
+    "optimiser.kind": "adam",
+    "optimiser.learning_rate": paper.C51_LEARNING_RATE,
+    "optimiser.epsilon": paper.C51_ADAM_EPSILON,
+    "replay.kind": "uniform",
+    "network.atoms": paper.C51_ATOMS,
+}
+_RAINBOW: Final[dict[str, Any]] = _CATEGORICAL | {
+    "optimiser.learning_rate": paper.RAINBOW_LEARNING_RATE,
+    "optimiser.epsilon": paper.RAINBOW_ADAM_EPSILON,
+    "network.dueling": True,
+    "replay.kind": "prioritised",
+    "replay.alpha": paper.RAINBOW_PRIORITY_EXPONENT,
+    "replay.beta_initial": paper.RAINBOW_PRIORITY_BETA_INITIAL,
+    "learning.double_q": True,
+    "learning.n_step": paper.RAINBOW_N_STEP,
+    "learning.starts_steps": paper.RAINBOW_LEARNING_STARTS_STEPS,
+    "learning.sync_target_steps": paper.RAINBOW_SYNC_TARGET_STEPS,
+    "learning.max_gradient_norm": paper.RAINBOW_MAX_GRADIENT_NORM,
+}
+
 AGENT_SETTINGS: Final[dict[str, dict[str, Any]]] = {
     "dqn": _VALUE | _EPSILON_GREEDY,
     "noisynet-dqn": _VALUE | _NOISY,
@@ -33,6 +54,22 @@ AGENT_SETTINGS: Final[dict[str, dict[str, Any]]] = {
         "exploration.evaluation": paper.DUELING_EPSILON_EVALUATION,
     },
     "noisynet-dueling": _VALUE | _DUELING | _NOISY,
+    "c51": _CATEGORICAL
+    | _EPSILON_GREEDY
+    | {
+        "exploration.anneal_steps": paper.C51_EPSILON_ANNEAL_STEPS,
+        "exploration.final": paper.C51_EPSILON_FINAL,
+        "exploration.evaluation": paper.C51_EPSILON_EVALUATION,
+    },
+    "noisynet-c51": _CATEGORICAL | _NOISY,
+    "rainbow": _RAINBOW | _NOISY,
+    "rainbow-without-noise": _RAINBOW
+    | _EPSILON_GREEDY
+    | {
+        "exploration.anneal_steps": paper.RAINBOW_EPSILON_ANNEAL_STEPS,
+        "exploration.final": paper.RAINBOW_EPSILON_FINAL,
+        "exploration.evaluation": paper.C51_EPSILON_EVALUATION,
+    },
     "a3c": {"exploration.kind": "entropy-bonus"},
     "noisynet-a3c": _NOISY,
     "noisynet-a3c-factorised": _NOISY | {"exploration.noise": "factorised"},
@@ -91,6 +128,18 @@ VALUE_PRESETS: Final[dict[str, dict[str, Any]]] = {
         "checkpoint_period_frames": 10_000,
         "log_period_steps": 500,
     },
+}
+
+# For the value agents with distributions over returns, after the settings above. Rewards are not
+# clipped. The ranges are symmetric, so that the values of a new network are near 0.
+CATEGORICAL_PRESETS: Final[dict[str, dict[str, Any]]] = {
+    "minatar": {
+        "network.v_min": -25.0,
+        "network.v_max": 25.0,
+        "optimiser.epsilon": paper.C51_ADAM_EPSILON,  # not RMSProp's, which the preset has
+    },
+    # A return of 1 per step is at most 100 with a discount of 0.99.
+    "classic": {"network.v_min": -100.0, "network.v_max": 100.0},
 }
 
 # For the actor-critic agents.

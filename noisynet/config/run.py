@@ -71,7 +71,7 @@ class RunConfig(Section):
 
 
 class Config(RunConfig):
-    """A run of a value agent: DQN or Dueling, plain or noisy."""
+    """A run of a value agent: DQN, Dueling, C51 or Rainbow, plain or noisy."""
 
     agent: ValueAgentName
     num_envs: Count = 1

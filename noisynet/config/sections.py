@@ -160,6 +160,20 @@ class Network(Section):
     """Whether Q is the sum of V and centred A (Eq. 3)."""
     trunk_gradient_scale: Positive = 1.0
     """Multiplies the gradient that enters the last convolution; 1/√2 for Dueling."""
+    atoms: Annotated[int, Field(ge=2)] | None = None
+    """Atoms of each action's distribution over returns (C51, Rainbow); None: plain Q-values."""
+    v_min: float = -paper.C51_VALUE_LIMIT
+    """The lowest atom."""
+    v_max: float = paper.C51_VALUE_LIMIT
+    """The highest atom."""
+
+    @property
+    def support(self) -> tuple[float, ...]:
+        """The atoms, evenly spaced; none for plain Q-values."""
+        if self.atoms is None:
+            return ()
+        width = (self.v_max - self.v_min) / (self.atoms - 1)
+        return tuple(self.v_min + i * width for i in range(self.atoms))
 
 
 class ActorCriticShape(Section):
@@ -189,8 +203,8 @@ class Learning(Section):
     """How the value network is trained."""
 
     loss: Literal["huber", "squared"] = "huber"
-    """huber clips the gradient of the TD error δ to ±1, as Nature's code does; squared is ½δ², the
-    NoisyNet paper's loss up to the factor."""
+    """Of Q-values: huber clips the gradient of the TD error δ to ±1, as Nature's code does; squared
+    is ½δ², the NoisyNet paper's loss up to the factor. Distributions have the cross-entropy."""
     double_q: bool = False
     """Whether the online network selects the action that the target network evaluates (Eq. 5)."""
     discount: Decay = paper.DISCOUNT

@@ -81,7 +81,7 @@ class OffPolicyLoop:
                 batch = self._sample()
                 learnt.append(self.agent.learn(batch))  # Eq. 14, or Eqs. 15 and 16 with double Q
                 if isinstance(self.replay, PrioritisedReplay):
-                    self.replay.update_priorities(batch.index, learnt[-1].td_error)
+                    self.replay.update_priorities(batch.index, learnt[-1].error)
             if step % learning.sync_target_steps == 0:
                 self.agent.sync_target()  # ζ⁻ ← ζ
         return learnt

@@ -6,14 +6,22 @@ from noisynet.networks.actor_critic import (
     LSTMState,
 )
 from noisynet.networks.build import (
+    CategoricalNetwork,
     NetworkShape,
     ValueNetwork,
     freeze_sigma,
+    make_value_network,
     noisy_linear,
     view_with_own_noise,
 )
 from noisynet.networks.flat_parameters import flatten_parameters, offsets_of, views_of
-from noisynet.networks.heads import DuelingHead, QHead, fully_connected
+from noisynet.networks.heads import (
+    CategoricalHead,
+    DuelingCategoricalHead,
+    DuelingHead,
+    QHead,
+    fully_connected,
+)
 from noisynet.networks.torso import (
     CONVOLUTIONS,
     Convolution,
@@ -25,7 +33,10 @@ __all__ = [
     "CONVOLUTIONS",
     "ActorCriticNetwork",
     "ActorCriticNetworkShape",
+    "CategoricalHead",
+    "CategoricalNetwork",
     "Convolution",
+    "DuelingCategoricalHead",
     "DuelingHead",
     "LSTMState",
     "NetworkShape",
@@ -35,6 +46,7 @@ __all__ = [
     "flatten_parameters",
     "freeze_sigma",
     "fully_connected",
+    "make_value_network",
     "noisy_linear",
     "offsets_of",
     "resolve_torso",

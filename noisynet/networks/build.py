@@ -11,7 +11,14 @@ import torch
 from torch import Tensor, nn
 
 from noisynet.layers import Noise, NoisyLinear, noisy_layers
-from noisynet.networks.heads import DuelingHead, Linear, QHead
+from noisynet.losses import categorical_mean
+from noisynet.networks.heads import (
+    CategoricalHead,
+    DuelingCategoricalHead,
+    DuelingHead,
+    Linear,
+    QHead,
+)
 from noisynet.networks.torso import Convolution, Torso
 
 Network = TypeVar("Network", bound=nn.Module)
@@ -30,6 +37,7 @@ class NetworkShape:
         learn_sigma: whether σ is trained; otherwise it stays at its initial value.
         trunk_gradient_scale: multiplies the gradient that enters the last convolution.
         scale: multiplies the observations.
+        atoms: the support of the distributions over returns; empty for plain Q-values.
     """
 
     convolutions: tuple[Convolution, ...]
@@ -40,6 +48,7 @@ class NetworkShape:
     learn_sigma: bool
     trunk_gradient_scale: float
     scale: float
+    atoms: tuple[float, ...] = ()
 
 
 class ValueNetwork(nn.Module):
@@ -62,20 +71,56 @@ class ValueNetwork(nn.Module):
         super().__init__()
         linear = noisy_linear(shape.noise, shape.sigma0, generator)
         self.torso = Torso(shape.convolutions, observation_shape, shape.scale)
-        head = DuelingHead if shape.dueling else QHead
-        self.head = head(self.torso.features, shape.hidden, num_actions, linear)
+        self.head = self._make_head(shape, num_actions, linear)
         self.trunk_gradient_scale = shape.trunk_gradient_scale
         if not shape.learn_sigma:
             freeze_sigma(self)
 
+    def _make_head(self, shape: NetworkShape, num_actions: int, linear: Linear) -> nn.Module:
+        head = DuelingHead if shape.dueling else QHead
+        return head(self.torso.features, shape.hidden, num_actions, linear)
+
     def forward(self, observation: Tensor) -> Tensor:
         """Q [B, A]."""
+        return self._outputs(observation)
+
+    def _outputs(self, observation: Tensor) -> Tensor:
         features = self.torso(observation)
         if self.trunk_gradient_scale != 1:
             # Dueling: both streams' gradients, combined, enter the last convolution × 1/√2.
             features = _ScaledGradient.apply(features, self.trunk_gradient_scale)  # type: ignore[no-untyped-call]
-        q: Tensor = self.head(features)
-        return q
+        outputs: Tensor = self.head(features)
+        return outputs
+
+
+class CategoricalNetwork(ValueNetwork):
+    """Observations → a distribution over returns for each action; Q is its mean (C51)."""
+
+    atoms: Tensor  # z [N]
+
+    def _make_head(self, shape: NetworkShape, num_actions: int, linear: Linear) -> nn.Module:
+        self.register_buffer("atoms", torch.tensor(shape.atoms), persistent=False)
+        head = DuelingCategoricalHead if shape.dueling else CategoricalHead
+        return head(self.torso.features, shape.hidden, num_actions, len(shape.atoms), linear)
+
+    def logits(self, observation: Tensor) -> Tensor:
+        """Logits [B, A, N] of the distributions."""
+        return self._outputs(observation)
+
+    def forward(self, observation: Tensor) -> Tensor:
+        """Q [B, A]."""
+        return categorical_mean(self.logits(observation), self.atoms)
+
+
+def make_value_network(
+    shape: NetworkShape,
+    observation_shape: Sequence[int],
+    num_actions: int,
+    generator: torch.Generator,
+) -> ValueNetwork:
+    """A network of Q-values, or of distributions where the shape has atoms."""
+    kind = CategoricalNetwork if shape.atoms else ValueNetwork
+    return kind(shape, observation_shape, num_actions, generator)
 
 
 class _ScaledGradient(torch.autograd.Function):

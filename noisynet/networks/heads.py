@@ -57,6 +57,66 @@ class DuelingHead(nn.Module):
         return q
 
 
+class CategoricalHead(nn.Module):
+    """Logits of a distribution over returns for each action (C51).
+
+    Args:
+        features: the number of inputs.
+        hidden: the sizes of the hidden layers.
+        num_actions: A.
+        num_atoms: N, of each distribution.
+        linear: makes the fully connected layers.
+    """
+
+    def __init__(
+        self,
+        features: int,
+        hidden: Sequence[int],
+        num_actions: int,
+        num_atoms: int,
+        linear: Linear,
+    ) -> None:
+        super().__init__()
+        self.shape = (num_actions, num_atoms)
+        self.logits = fully_connected((features, *hidden, num_actions * num_atoms), linear)
+
+    def forward(self, features: Tensor) -> Tensor:
+        """Logits [B, A, N]."""
+        logits: Tensor = self.logits(features).unflatten(-1, self.shape)
+        return logits
+
+
+class DuelingCategoricalHead(nn.Module):
+    """Logits that are the sum of V and centred A, atom by atom (Rainbow: Hessel et al. 2018).
+
+    Args:
+        features: the number of inputs.
+        hidden: the sizes of the hidden layers of each stream.
+        num_actions: A.
+        num_atoms: N, of each distribution.
+        linear: makes the fully connected layers.
+    """
+
+    def __init__(
+        self,
+        features: int,
+        hidden: Sequence[int],
+        num_actions: int,
+        num_atoms: int,
+        linear: Linear,
+    ) -> None:
+        super().__init__()
+        self.shape = (num_actions, num_atoms)
+        self.value = fully_connected((features, *hidden, num_atoms), linear)
+        self.advantage = fully_connected((features, *hidden, num_actions * num_atoms), linear)
+
+    def forward(self, features: Tensor) -> Tensor:
+        """Logits [B, A, N]."""
+        value: Tensor = self.value(features).unsqueeze(-2)  # [B, 1, N]
+        advantage: Tensor = self.advantage(features).unflatten(-1, self.shape)
+        return value + advantage - advantage.mean(dim=-2, keepdim=True)
+
+
 def fully_connected(sizes: Sequence[int], linear: Linear) -> nn.Sequential:
     """Linear layers of the given sizes with a ReLU between them, none after the last."""
     layers: list[nn.Module] = []

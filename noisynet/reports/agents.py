@@ -1,4 +1,4 @@
-"""The agents of the paper: their titles, their baselines, and the style of their plots."""
+"""The agents: their titles, their baselines, and the style of their plots."""
 
 from __future__ import annotations
 
@@ -13,16 +13,19 @@ class AgentStyle:
     """The title and plot style of an agent.
 
     Attributes:
-        title: its name in the paper.
+        title: its name in tables and figures.
         kind: value and actor-critic agents may have different budgets.
-        colour: of its lines and bars, safe for colour-blind readers (Wong 2011).
+        colour: of its lines and bars, safe for colour-blind readers (Wong 2011, then Tol 2021).
         noisy: whether it explores by noise; other agents have thinner lines.
+        in_paper: whether it is an agent of the paper; the others have tables and figures of their
+            own.
     """
 
     title: str
     kind: AgentKind
     colour: str
     noisy: bool
+    in_paper: bool = True
 
 
 STYLES: Final[dict[str, AgentStyle]] = {
@@ -35,8 +38,14 @@ STYLES: Final[dict[str, AgentStyle]] = {
     "noisynet-a3c-factorised": AgentStyle(
         "NoisyNet-A3C (factorised)", "actor-critic", "#000000", noisy=True
     ),
+    "c51": AgentStyle("C51", "value", "#999933", noisy=False, in_paper=False),
+    "noisynet-c51": AgentStyle("NoisyNet-C51", "value", "#CC3311", noisy=True, in_paper=False),
+    "rainbow-without-noise": AgentStyle(
+        "Rainbow without noise", "value", "#888888", noisy=False, in_paper=False
+    ),
+    "rainbow": AgentStyle("Rainbow", "value", "#762A83", noisy=True, in_paper=False),
 }
-"""By the agent's name in a configuration, in the order of the paper's Table 2."""
+"""By the agent's name in a configuration: the order of the paper's Table 2, then the others."""
 
 AGENTS: Final = tuple(STYLES)
 
@@ -48,6 +57,8 @@ BASELINE: Final[dict[str, str]] = {
     "noisynet-dueling": "dueling",
     "noisynet-a3c": "a3c",
     "noisynet-a3c-factorised": "a3c",
+    "noisynet-c51": "c51",
+    "rainbow": "rainbow-without-noise",
 }
 """The agent that each noisy agent is compared with."""
 
@@ -57,7 +68,7 @@ class Contender:
     """An agent with its settings: what a report compares.
 
     Attributes:
-        rank: of the agent, in the paper's order.
+        rank: of the agent, in the order of `STYLES`.
         agent: the name of the agent.
         variant: the settings that differ from the agent's most common ones, as in
             "exploration.sigma0=0.1"; empty for the most common ones.
@@ -72,6 +83,12 @@ class Contender:
         """Its name in tables and figures."""
         title = STYLES[self.agent].title
         return f"{title} [{self.variant}]" if self.variant else title
+
+    @property
+    def file_name(self) -> str:
+        """Its agent and variant in the name of a file."""
+        kept = "".join(c if c.isalnum() else "-" for c in self.variant)
+        return f"{self.agent}-{kept}" if kept else self.agent
 
     @property
     def style(self) -> AgentStyle:

@@ -45,6 +45,9 @@ PUBLISHED_FRAMES: Final[dict[AgentKind, int]] = {
 BASELINES: Final = {"DQN": "dqn", "Dueling": "dueling", "A3C": "a3c"}
 """The baselines of the paper's three comparisons, by title."""
 
+OTHER_BASELINES: Final = {"C51": "c51", "Rainbow": "rainbow-without-noise"}
+"""The baselines of agents that are not in the paper, by title."""
+
 
 @dataclass(frozen=True)
 class Normaliser:

@@ -1,4 +1,4 @@
-"""Figures 6 to 8: the learning curves in every environment."""
+"""Figures 6 to 8: the learning curves in every environment; also of agents not in the paper."""
 
 from __future__ import annotations
 
@@ -13,7 +13,12 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
 from noisynet.reports.agents import Contender
-from noisynet.reports.analysis import BASELINES, PUBLISHED_FRAMES, Analysis
+from noisynet.reports.analysis import (
+    BASELINES,
+    OTHER_BASELINES,
+    PUBLISHED_FRAMES,
+    Analysis,
+)
 from noisynet.reports.plotting import (
     WIDTH,
     LazyFigure,
@@ -26,13 +31,20 @@ from noisynet.reports.plotting import (
 from noisynet.reports.scores import mean_over_seeds
 from noisynet.reports.study import figure_label
 
-_FIGURE_NUMBERS: Final = {"dqn": 6, "dueling": 7, "a3c": 8}
+_FIGURES: Final = {
+    "dqn": ("figure-6", "Figure 6: "),
+    "dueling": ("figure-7", "Figure 7: "),
+    "a3c": ("figure-8", "Figure 8: "),
+    "c51": ("curves-c51", ""),
+    "rainbow-without-noise": ("curves-rainbow", ""),
+}
+"""The names and the beginnings of the titles, by baseline."""
 _MAX_COLUMNS: Final = 6
 
 
 def curve_figures(analysis: Analysis) -> Iterator[LazyFigure]:
-    """Figures 6, 7 and 8, if there are runs for them."""
-    for title, agent in BASELINES.items():
+    """Figures 6, 7 and 8, and those of the other agents, if there are runs for them."""
+    for title, agent in (BASELINES | OTHER_BASELINES).items():
         shown = analysis.compared_with(agent, factorised_a3c=True)
         tasks = [
             task
@@ -42,9 +54,10 @@ def curve_figures(analysis: Analysis) -> Iterator[LazyFigure]:
         if not tasks or not any(analysis.study.points(contender) for contender in shown):
             continue
         published = _shows_published(analysis, shown)
+        name, beginning = _FIGURES[agent]
         yield LazyFigure(
-            f"figure-{_FIGURE_NUMBERS[agent]}",
-            f"Figure {_FIGURE_NUMBERS[agent]}: {title}, every environment",
+            name,
+            f"{beginning}{title}, every environment",
             "Evaluation scores: mean over complete runs, shaded ± one standard deviation; thin "
             "lines are unfinished runs."
             + (" Dotted: the published maximal score." if published else ""),
@@ -55,9 +68,14 @@ def curve_figures(analysis: Analysis) -> Iterator[LazyFigure]:
 def _shows_published(analysis: Analysis, shown: Sequence[Contender]) -> bool:
     """Whether to show published scores: they would flatten the curves of much shorter runs."""
     horizons = analysis.study.horizons
-    return analysis.study.family == "atari" and all(
-        2 * horizons[contender.style.kind] >= PUBLISHED_FRAMES[contender.style.kind]
-        for contender in shown
+    in_paper = any(contender.style.in_paper for contender in shown)
+    return (
+        in_paper
+        and analysis.study.family == "atari"
+        and all(
+            2 * horizons[contender.style.kind] >= PUBLISHED_FRAMES[contender.style.kind]
+            for contender in shown
+        )
     )
 
 

@@ -19,16 +19,26 @@ from noisynet.reports.table_formats import Cell, Table, make_row, number_cell
 
 def table_1(analysis: Analysis) -> Table:
     """Mean and median normalised score of each agent and its NoisyNet version."""
-    pairs = [pair for pair in analysis.study.pairs if pair[0].agent != FACTORISED_A3C]
+    pairs = [pair for pair in _paper_pairs(analysis) if pair[0].agent != FACTORISED_A3C]
     return _means(analysis, pairs, "table-1", "Table 1")
 
 
 def table_2(analysis: Analysis) -> Table:
     """Table 1 with factorised NoisyNet-A3C; empty without such runs."""
-    pairs = analysis.study.pairs
+    pairs = _paper_pairs(analysis)
     if not any(noisy.agent == FACTORISED_A3C for noisy, _ in pairs):
         pairs = []
     return _means(analysis, pairs, "table-2", "Table 2, with factorised A3C")
+
+
+def other_agents(analysis: Analysis) -> Table:
+    """Table 1 for agents that are not in the paper; empty without such runs."""
+    pairs = [pair for pair in analysis.study.pairs if not pair[0].style.in_paper]
+    return _means(analysis, pairs, "other-agents", "Agents that are not in the paper")
+
+
+def _paper_pairs(analysis: Analysis) -> list[tuple[Contender, Contender]]:
+    return [pair for pair in analysis.study.pairs if pair[0].style.in_paper]
 
 
 def _means(
@@ -48,7 +58,7 @@ def _means(
             if both[0] is not None and both[1] is not None:
                 values = [float(f(one)) for one in both if one for f in (mean_score, median_score)]
                 rows.append(_means_row(f"{heading}, {label}", values, len(tasks)))
-        if analysis.study.family == "atari" and not noisy.variant:
+        if analysis.study.family == "atari" and noisy.style.in_paper and not noisy.variant:
             printed = PRINTED[noisy.agent]
             *values, gain = astuple(printed)
             row = _means_row(f"{heading}, printed", values, 57, digits=0)
@@ -129,12 +139,15 @@ def raw_scores(analysis: Analysis) -> Table:
                 )
         if means:
             rows.append(make_row(table_label(task), *cells))
-    notes = (
+    notes = [
         "Maximum of a run's evaluations, mean ± population standard deviation over seeds, as in "
         "the paper; (n) where fewer seeds than elsewhere are complete; no ± for one seed.",
-    )
+    ]
+    others = [contender.title for contender in shown if not contender.style.in_paper]
+    if others:
+        notes.append(f"Not in the paper: {', '.join(others)}.")
     title = "Table 3: raw scores"
-    return Table("table-3", title, tuple(columns), tuple(rows), notes, tuple(groups))
+    return Table("table-3", title, tuple(columns), tuple(rows), tuple(notes), tuple(groups))
 
 
 def raw_cell(scores: Sequence[float], seeds: int, best: bool) -> Cell:

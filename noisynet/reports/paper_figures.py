@@ -1,4 +1,7 @@
-"""Figures 1, 2 and 5 from runs: relative scores and median learning curves."""
+"""Figures 1, 2 and 5 from runs: relative scores and median learning curves.
+
+Agents that are not in the paper have the same figures under other names.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
 from noisynet.reports.agents import FACTORISED_A3C, Contender
-from noisynet.reports.analysis import BASELINES, Analysis
+from noisynet.reports.analysis import BASELINES, OTHER_BASELINES, Analysis
 from noisynet.reports.plotting import (
     DIAMONDS,
     WIDTH,
@@ -46,9 +49,12 @@ def _relative_figures(analysis: Analysis) -> Iterator[LazyFigure]:
             continue
         published = analysis.published_relative(noisy, baseline, list(measured))
         diamonds = " Diamonds: published scores." if published else ""
+        name, title = f"relative-{noisy.file_name}", "Relative score"
+        if noisy.style.in_paper:  # the paper's agents come first, so that letters are consecutive
+            name, title = f"figure-1{'abcdefghijklmnopqrstuvwxyz'[number % 26]}", "Figure 1"
         yield LazyFigure(
-            f"figure-1{'abcdefghijklmnopqrstuvwxyz'[number % 26]}",
-            f"Figure 1: {noisy.title} over {baseline.title}",
+            name,
+            f"{title}: {noisy.title} over {baseline.title}",
             f"Relative score of {noisy.title} over {baseline.title} (Eq. 19) in each environment. "
             "Bars have the colour of the better agent and are truncated at 250 %, with their value "
             f"above.{diamonds}",
@@ -111,21 +117,23 @@ def _finish_bars(
 
 
 def _median_figures(analysis: Analysis) -> Iterator[LazyFigure]:
-    panels = {title: analysis.compared_with(agent) for title, agent in BASELINES.items()}
-    panels = {title: shown for title, shown in panels.items() if analysis.tasks(*shown) and shown}
     method = (
         "At each evaluation: the median over environments of the normalised mean score over seeds. "
-        "Environments on which every agent of a panel has complete runs. The paper has no numbers "
-        "for this figure."
+        "Environments on which every agent of a panel has complete runs."
     )
-    if panels:
-        counts = "; ".join(f"{t}: {len(analysis.tasks(*shown))}" for t, shown in panels.items())
-        yield LazyFigure(
-            "figure-2",
-            "Figure 2: median learning curves",
-            f"{method} Environments: {counts}.",
-            partial(_medians, analysis, panels),
-        )
+    no_numbers = " The paper has no numbers for this figure."
+    other_title = "Median learning curves of agents that are not in the paper"
+    for name, title, baselines, note in (
+        ("figure-2", "Figure 2: median learning curves", BASELINES, no_numbers),
+        ("medians", other_title, OTHER_BASELINES, ""),
+    ):
+        compared = {heading: analysis.compared_with(agent) for heading, agent in baselines.items()}
+        panels = {h: shown for h, shown in compared.items() if shown and analysis.tasks(*shown)}
+        if not panels:
+            continue
+        counts = "; ".join(f"{h}: {len(analysis.tasks(*shown))}" for h, shown in panels.items())
+        caption = f"{method}{note} Environments: {counts}."
+        yield LazyFigure(name, title, caption, partial(_medians, analysis, panels))
     a3c = analysis.compared_with("a3c", factorised_a3c=True)
     if any(contender.agent == FACTORISED_A3C for contender in a3c):
         tasks = analysis.tasks(*a3c)
@@ -133,7 +141,7 @@ def _median_figures(analysis: Analysis) -> Iterator[LazyFigure]:
             yield LazyFigure(
                 "figure-5",
                 "Figure 5: A3C with independent and with factorised noise",
-                f"{method} Environments: {len(tasks)}.",
+                f"{method}{no_numbers} Environments: {len(tasks)}.",
                 partial(_medians, analysis, {"A3C": a3c}),
             )
 

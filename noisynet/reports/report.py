@@ -15,7 +15,13 @@ from noisynet.reports.comparison_tables import aggregates, comparison, noise_on_
 from noisynet.reports.curve_figures import curve_figures
 from noisynet.reports.interval_figures import interval_figures
 from noisynet.reports.load_runs import FAMILY_TITLES, ReportError, find_runs, read_runs
-from noisynet.reports.measured_tables import raw_scores, relative_scores, table_1, table_2
+from noisynet.reports.measured_tables import (
+    other_agents,
+    raw_scores,
+    relative_scores,
+    table_1,
+    table_2,
+)
 from noisynet.reports.page import PageItem, Section, figure_item, render_page, table_item
 from noisynet.reports.paper_figures import paper_figures
 from noisynet.reports.plotting import render_figure
@@ -30,13 +36,13 @@ MANIFEST: Final = "report.json"
 
 # The order of the page, by the beginning of each item's name.
 _ORDER: Final = (
-    *("table-1", "table-2", "figure-1", "figure-2", "figure-5", "comparison", "improvement"),
-    *("aggregates", "profiles", "table-3", "relative", "figure-3", "figure-6", "figure-7"),
-    *("figure-8", "noise", "cost", "missing", "runs"),
+    *("table-1", "table-2", "figure-1", "figure-2", "figure-5", "other-agents", "medians"),
+    *("comparison", "improvement", "aggregates", "profiles", "table-3", "relative", "figure-3"),
+    *("sigma", "figure-6", "figure-7", "figure-8", "curves", "noise", "cost", "missing", "runs"),
 )
 _TABLES: Final[tuple[Callable[[Analysis], Table], ...]] = (
-    *(table_1, table_2, comparison, aggregates, raw_scores, relative_scores, noise_on_and_off),
-    *(cost, missing, runs_table),
+    *(table_1, table_2, other_agents, comparison, aggregates, raw_scores, relative_scores),
+    *(noise_on_and_off, cost, missing, runs_table),
 )
 _FIGURES: Final = (paper_figures, sigma_figures, curve_figures, interval_figures)
 _TABLE_FILES: Final[tuple[tuple[str, TableFormat, str], ...]] = (
@@ -185,7 +191,7 @@ def _count(number: int, what: str) -> str:
 def _protocol_lines(analysis: Analysis) -> list[str]:
     """The protocols and the normalisation."""
     study = analysis.study
-    names = {"value": "DQN and Dueling agents", "actor-critic": "A3C agents"}
+    names = {"value": "Value agents", "actor-critic": "A3C agents"}
     lines = []
     for kind, protocol in sorted(study.protocols.items(), reverse=True):
         horizon = ""

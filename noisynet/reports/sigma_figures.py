@@ -41,18 +41,14 @@ def sigma_figures(analysis: Analysis) -> Iterator[LazyFigure]:
                 f" {len(chosen)} of {len(tasks)} environments are shown: those named in section "
                 "4.2, and others in alphabetical order."
             )
+        in_paper = contender.style.in_paper
         yield LazyFigure(
-            f"figure-3-{_file_name(contender)}",
-            f"Figure 3: Σ̄ of {contender.title}",
+            f"{'figure-3' if in_paper else 'sigma'}-{contender.file_name}",
+            f"{'Figure 3: ' if in_paper else ''}Σ̄ of {contender.title}",
             "Σ̄, the mean |σ| of the weights of each noisy layer (Eq. 20), over training: mean over "
             f"seeds, bars of ± one standard deviation.{others}",
             partial(_sigmas, analysis, contender, chosen),
         )
-
-
-def _file_name(contender: Contender) -> str:
-    kept = "".join(c if c.isalnum() else "-" for c in contender.variant)
-    return f"{contender.agent}-{kept}" if kept else contender.agent
 
 
 def choose_games(tasks: Sequence[str]) -> list[str]:

@@ -17,6 +17,8 @@ from noisynet.config import ActorCriticConfig, Config, build_config
 from noisynet.replay import TransitionBatch
 
 NOISY_VALUE_AGENTS: Final = ("noisynet-dqn", "noisynet-dueling")
+DISTRIBUTIONAL_AGENTS: Final = ("c51", "rainbow-without-noise", "noisynet-c51", "rainbow")
+NOISY_DISTRIBUTIONAL_AGENTS: Final = ("noisynet-c51", "rainbow")
 NOISY_A3C_AGENTS: Final = ("noisynet-a3c", "noisynet-a3c-factorised")
 STARTS: Final = 32
 """The step at which value agents start learning."""

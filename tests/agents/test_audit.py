@@ -13,7 +13,7 @@ from noisynet.agents import ValueAgent, ValuePolicy, audit_agent, torch_stream
 from noisynet.agents import value as value_module
 from noisynet.agents.fused import FusedUpdate
 from noisynet.audit import checks
-from noisynet.config import Config, build_config
+from noisynet.config import AGENT_SPECS, VALUE_AGENTS, Config, build_config
 from noisynet.config.compute import cxx_compiler
 from noisynet.envs import EnvironmentSpec
 from noisynet.layers import held_noise, hold_noise, noise_off, noisy_layers, resample_noise
@@ -21,10 +21,10 @@ from noisynet.layers import held_noise, hold_noise, noise_off, noisy_layers, res
 SPEC = EnvironmentSpec("deep_sea/4", 3, (16,), "float32", 1, 1, 1.0)
 IMAGES = EnvironmentSpec("minatar/breakout", 3, (4, 10, 10), "uint8", 1, 1, 1.0)
 UPDATES = 40
+NOISY_AGENTS = [name for name in VALUE_AGENTS if AGENT_SPECS[name].noisy]
 FEW_UPDATES = 6  # enough for faults that every update shows
-COMPILE = pytest.param(
-    "compile",
-    marks=pytest.mark.skipif(cxx_compiler() is None, reason="torch.compile needs a C++ compiler"),
+NEEDS_COMPILER = pytest.mark.skipif(
+    cxx_compiler() is None, reason="torch.compile needs a C++ compiler"
 )
 
 
@@ -40,7 +40,7 @@ def make(
 
 
 @pytest.mark.parametrize("redraw", ["action", "update", "episode"])
-@pytest.mark.parametrize("agent", ["noisynet-dqn", "noisynet-dueling"])
+@pytest.mark.parametrize("agent", NOISY_AGENTS)
 def test_the_noisy_agents_keep_the_contract(agent: str, redraw: str) -> None:
     report = audit_agent(make(agent, f"exploration.redraw={redraw}"), UPDATES)
     assert report.passed, str(report)
@@ -48,25 +48,32 @@ def test_the_noisy_agents_keep_the_contract(agent: str, redraw: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "settings",
+    ("agent", "settings"),
     [
-        ("exploration.noise=independent",),
-        ("exploration.sigma0=0.1",),
-        ("optimiser.kind=centred-rmsprop", "learning.loss=squared", "learning.double_q=true"),
+        ("noisynet-dqn", ("exploration.noise=independent",)),
+        ("noisynet-dqn", ("exploration.sigma0=0.1",)),
+        (
+            "noisynet-dqn",
+            ("optimiser.kind=centred-rmsprop", "learning.loss=squared", "learning.double_q=true"),
+        ),
+        ("noisynet-c51", ("exploration.noise=independent", "learning.double_q=true")),
+        ("rainbow", ("network.atoms=null",)),
+        ("rainbow", ("network.dueling=false", "learning.double_q=false")),
     ],
     ids=str,
 )
-def test_other_settings_pass(settings: tuple[str, ...]) -> None:
-    report = audit_agent(make("noisynet-dqn", *settings), UPDATES)
+def test_other_settings_pass(agent: str, settings: tuple[str, ...]) -> None:
+    report = audit_agent(make(agent, *settings), UPDATES)
     assert report.passed, str(report)
 
 
-def test_an_agent_with_image_observations_passes() -> None:
-    report = audit_agent(make("noisynet-dqn", spec=IMAGES), UPDATES)
+@pytest.mark.parametrize("agent", ["noisynet-dqn", "rainbow"])
+def test_an_agent_with_image_observations_passes(agent: str) -> None:
+    report = audit_agent(make(agent, spec=IMAGES), UPDATES)
     assert report.passed, str(report)
 
 
-@pytest.mark.parametrize("agent", ["dqn", "dueling"])
+@pytest.mark.parametrize("agent", ["dqn", "dueling", "c51", "rainbow-without-noise"])
 def test_an_agent_without_noise_raises(agent: str) -> None:
     with pytest.raises(ValueError, match=f"expected a noisy agent, got {agent}.*epsilon-greedy"):
         audit_agent(make(agent))
@@ -114,15 +121,13 @@ def two_layers_share_a_sample(agent: ValueAgent) -> None:
     agent.plain.noise.resample = fault  # type: ignore[method-assign]
 
 
-def same_seed(first: str, second: str) -> Callable[[], ValueAgent]:
-    """Build an agent with two roles whose streams have the same seed."""
+def same_seed(first: str, second: str) -> Callable[[ValueAgent], None]:
+    """Two roles have streams with the same seed."""
 
-    def build() -> ValueAgent:
-        agent = make()
+    def fault(agent: ValueAgent) -> None:
         agent.streams[second] = torch_stream(agent.config.seed, first)
-        return agent
 
-    return build
+    return fault
 
 
 FAULTS: dict[str, tuple[str, Callable[[], ValueAgent]]] = {
@@ -146,9 +151,12 @@ FAULTS: dict[str, tuple[str, Callable[[], ValueAgent]]] = {
         checks.LAYERS,
         broken(two_layers_share_a_sample, "noisynet-dueling", "compute=torch"),
     ),
-    "the target shares the online stream": (checks.ROLES, same_seed("online", "target")),
-    "the selector shares the online stream": (checks.ROLES, same_seed("online", "select")),
-    "the selector shares the target's stream": (checks.ROLES, same_seed("target", "select")),
+    "the target shares the online stream": (checks.ROLES, broken(same_seed("online", "target"))),
+    "the selector shares the online stream": (checks.ROLES, broken(same_seed("online", "select"))),
+    "the selector shares the target's stream": (
+        checks.ROLES,
+        broken(same_seed("target", "select")),
+    ),
     "σ is frozen": (
         checks.GRADIENT,
         lambda: make("noisynet-dqn", "exploration.learn_sigma=false"),
@@ -160,6 +168,81 @@ FAULTS: dict[str, tuple[str, Callable[[], ValueAgent]]] = {
 def test_a_fault_fails_its_question(fault: str) -> None:
     question, build = FAULTS[fault]
     report = audit_agent(build(), UPDATES)
+    assert not report.passed
+    assert question in report.failures, str(report)
+
+
+def set_to_zero(role: str) -> Callable[[ValueAgent], None]:
+    """The network of a role has mean weights."""
+
+    def fault(agent: ValueAgent) -> None:
+        agent.plain.noise.roles.discard(role)
+        network = agent.networks.items()[role]
+        hold_noise(network, {name: 0 * value for name, value in held_noise(network).items()})
+
+    return fault
+
+
+def selects_with_the_online_sample(agent: ValueAgent) -> None:
+    """ξ″ = ξ."""
+    resample = agent.plain.noise.resample
+
+    def fault(role: str, rows: int | None = None) -> None:
+        resample(role, rows)
+        if role == "select":
+            hold_noise(agent.selector, held_noise(agent.online))
+
+    agent.plain.noise.resample = fault  # type: ignore[method-assign]
+
+
+DISTRIBUTIONAL_FAULTS: dict[str, tuple[str, Callable[[], ValueAgent]]] = {
+    f"{agent}: {name}": (question, broken(fault, agent, "network.atoms=5", *settings))
+    for agent in ("noisynet-c51", "rainbow")
+    for name, question, fault, *settings in (
+        ("acting without noise", checks.ACTING, set_to_zero("act")),
+        ("online without noise", checks.LEARNING, set_to_zero("online")),
+        ("target without noise", checks.LEARNING, set_to_zero("target")),
+        ("acting is never resampled", checks.FRESH, never_resamples("act")),
+        ("online is not resampled", checks.FRESH, never_resamples("online")),
+        ("target is not resampled", checks.FRESH, never_resamples("target")),
+        (
+            "acting is resampled between updates",
+            checks.HELD,
+            samples_act_at_every_action,
+            "exploration.redraw=update",
+        ),
+        ("the target shares the online stream", checks.ROLES, same_seed("online", "target")),
+        ("σ is frozen", checks.GRADIENT, lambda agent: None, "exploration.learn_sigma=false"),
+    )
+} | {
+    "rainbow: the selector without noise": (
+        checks.LEARNING,
+        broken(set_to_zero("select"), "rainbow", "network.atoms=5"),
+    ),
+    "rainbow: the selector is not resampled": (
+        checks.FRESH,
+        broken(never_resamples("select"), "rainbow", "network.atoms=5"),
+    ),
+    "rainbow: the selector uses the online sample": (
+        checks.ROLES,
+        broken(selects_with_the_online_sample, "rainbow", "network.atoms=5"),
+    ),
+    "rainbow: the selector shares the target's stream": (
+        checks.ROLES,
+        broken(same_seed("target", "select"), "rainbow", "network.atoms=5"),
+    ),
+    "rainbow: two layers share a sample": (
+        checks.LAYERS,
+        broken(two_layers_share_a_sample, "rainbow", "network.atoms=5"),
+    ),
+}
+
+
+@pytest.mark.parametrize("fault", DISTRIBUTIONAL_FAULTS)
+def test_a_fault_of_a_distributional_agent_fails_its_question(fault: str) -> None:
+    question, build = DISTRIBUTIONAL_FAULTS[fault]
+    statistical = question in (checks.ROLES, checks.LAYERS)
+    report = audit_agent(build(), UPDATES if statistical else FEW_UPDATES)
     assert not report.passed
     assert question in report.failures, str(report)
 
@@ -226,17 +309,36 @@ SABOTAGE: dict[str, Callable[[ValueAgent], None]] = {
 
 
 @pytest.mark.parametrize("fault", SABOTAGE)
-@pytest.mark.parametrize("compute", ["torch", "auto", COMPILE])
-def test_a_fault_in_the_code_that_trains_is_found(compute: str, fault: str) -> None:
-    agent = make("noisynet-dqn", f"compute={compute}")
-    SABOTAGE[fault](agent)
-    report = audit_agent(agent, FEW_UPDATES)
+@pytest.mark.parametrize(
+    ("agent", "compute"),
+    [
+        ("noisynet-dqn", "torch"),
+        ("noisynet-dqn", "auto"),
+        pytest.param("noisynet-dqn", "compile", marks=NEEDS_COMPILER),
+        ("rainbow", "torch"),
+        ("rainbow", "auto"),
+    ],
+)
+def test_a_fault_in_the_code_that_trains_is_found(agent: str, compute: str, fault: str) -> None:
+    made = make(agent, f"compute={compute}")
+    SABOTAGE[fault](made)
+    report = audit_agent(made, FEW_UPDATES)
     assert not report.passed, str(report)
 
 
-@pytest.mark.parametrize("compute", ["torch", "auto", COMPILE])
-def test_the_code_that_trains_passes(compute: str) -> None:
-    report = audit_agent(make("noisynet-dqn", f"compute={compute}"), FEW_UPDATES)
+@pytest.mark.parametrize(
+    ("agent", "compute"),
+    [
+        ("noisynet-dqn", "torch"),
+        ("noisynet-dqn", "auto"),
+        pytest.param("noisynet-dqn", "compile", marks=NEEDS_COMPILER),
+        ("rainbow", "torch"),
+        ("rainbow", "auto"),
+        pytest.param("rainbow", "compile", marks=[NEEDS_COMPILER, pytest.mark.slow]),
+    ],
+)
+def test_the_code_that_trains_passes(agent: str, compute: str) -> None:
+    report = audit_agent(make(agent, f"compute={compute}"), FEW_UPDATES)
     assert report.passed, str(report)
     used = "kernels" if compute == "auto" else compute
     assert f"0 of {5 * FEW_UPDATES} passes by {used} differ" in str(report)

@@ -6,7 +6,13 @@ import pytest
 import torch
 
 from noisynet.agents import ActorCriticAgent, ValueAgent, make_agent
-from noisynet.config import ACTOR_CRITIC_AGENTS, AGENTS, VALUE_AGENTS, build_config
+from noisynet.config import (
+    ACTOR_CRITIC_AGENTS,
+    AGENT_SPECS,
+    AGENTS,
+    VALUE_AGENTS,
+    build_config,
+)
 
 from .synthetic import FLAT
 
@@ -18,5 +24,5 @@ def test_every_configuration_makes_its_kind_of_agent(name: str) -> None:
     assert isinstance(agent, ActorCriticAgent) == (name in ACTOR_CRITIC_AGENTS)
     assert isinstance(agent, ValueAgent) == (name in VALUE_AGENTS)
     assert agent.config is config
-    assert (agent.noisy is not None) == name.startswith("noisynet-")
+    assert (agent.noisy is not None) == AGENT_SPECS[name].noisy
     assert agent.device == torch.device("cpu")

@@ -294,7 +294,7 @@ def test_an_update_of_a_plain_agent_follows_the_equations(double: bool, loss: st
     expected = (elementwise(error) * torch.from_numpy(weight)).mean()
     gradients = torch.autograd.grad(expected, list(agent.online.parameters()))
     learnt = agent.learn(batch)
-    np.testing.assert_allclose(learnt.td_error, error.detach().numpy(), rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(learnt.error, error.detach().numpy(), rtol=1e-5, atol=1e-6)
     assert learnt.loss == pytest.approx(expected.item(), rel=1e-5)
     for parameter, gradient in zip(agent.online.parameters(), gradients, strict=True):
         torch.testing.assert_close(parameter.grad, gradient)
@@ -320,7 +320,7 @@ def test_an_update_draws_each_role_from_its_stream_and_holds_it_over_the_batch(
         target = q_learning_target(reward, discount, q_t)
     resample_noise(reference.online, reference.streams["online"])  # ξ
     error = td_error(reference.online(x), torch.from_numpy(batch.action), target)
-    np.testing.assert_allclose(learnt.td_error, error.detach().numpy(), rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(learnt.error, error.detach().numpy(), rtol=1e-5, atol=1e-6)
 
 
 def test_the_target_of_terminal_transitions_is_the_reward() -> None:
@@ -331,7 +331,7 @@ def test_the_target_of_terminal_transitions_is_the_reward() -> None:
     )
     learnt = agent.learn(batch)
     expected = batch.reward - taken[:, 0].detach().numpy()
-    np.testing.assert_allclose(learnt.td_error, expected, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(learnt.error, expected, rtol=1e-5, atol=1e-6)
 
 
 def test_transitions_with_zero_weight_do_not_change_the_weights() -> None:
@@ -339,7 +339,7 @@ def test_transitions_with_zero_weight_do_not_change_the_weights() -> None:
         before = parameters(agent.online)
         learnt = agent.learn(make_batch(weight=np.zeros(32, np.float32)))
         assert learnt.loss == 0
-        assert np.abs(learnt.td_error).max() > 0  # priorities are not weighted
+        assert np.abs(learnt.error).max() > 0  # priorities are not weighted
         assert not moved(agent, before)
 
 
@@ -388,7 +388,7 @@ def test_with_noise_in_acting_only_updates_use_mean_weights(agent: str) -> None:
             reference.online(y) if reference.config.learning.double_q else q_t,
         )
         error = td_error(reference.online(x), torch.from_numpy(batch.action), target)
-    np.testing.assert_allclose(learnt.td_error, error.detach().numpy(), rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(learnt.error, error.detach().numpy(), rtol=1e-5, atol=1e-6)
     assert changes_of_noise(built, "aaa") == [True] * 3
     for role in ("online", "target", "select"):
         fresh = make(agent).streams[role].get_state()

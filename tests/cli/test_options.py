@@ -58,7 +58,7 @@ BAD_COMMANDS: dict[str, tuple[list[str], list[str]]] = {
     ),
     "a noisy agent that is greedy": (
         [*PONG, "--set", "exploration.kind=epsilon-greedy"],
-        ["noisynet-dqn does not explore by epsilon-greedy"],
+        ["noisynet-dqn does not explore by epsilon-greedy; choose the agent dqn instead"],
     ),
     "a replay that is too small": (
         [*PONG, "--set", "replay.capacity_steps=10"],
@@ -105,7 +105,10 @@ def test_a_bad_command_lists_every_error_without_torch_and_creates_nothing(
     [
         (["train", "dqn", "gym/CartPole-v9"], "CartPole-v9"),
         (["train", "dqn", "deep_sea/4", "--set", "environment_options.bogus=1"], "bogus"),
-        (["train", "dqn", "deep_sea/4", "--set", "network.torso=nature"], "at least 36 pixels a side"),
+        (
+            ["train", "dqn", "deep_sea/4", "--set", "network.torso=nature"],
+            "at least 36 pixels a side",
+        ),
         (["train", "dqn", "deep_sea/4", "--device", "quantum"], "--device"),
     ],
 )

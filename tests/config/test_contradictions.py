@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 from pydantic import ValidationError
 
-from noisynet.config import Config, ConfigError, build_config
+from noisynet.config import Config, build_config
 
 from .settings import refusal
 
 CONTRADICTORY = ["exploration.kind=noisy-weights", "replay.capacity_steps=8"]
 
 CONTRADICTIONS = [
-    "dqn does not explore by noisy-weights",
+    "dqn does not explore by noisy-weights; choose the agent noisynet-dqn instead",
     "replay.capacity_steps (8) is below learning.batch_size (32)",
     "learning.starts_steps (200) is above replay.capacity_steps (8): the replay never holds that "
     "many",
@@ -70,24 +70,80 @@ def test_an_invalid_field_contradicts_nothing(
 
 
 @pytest.mark.parametrize(
-    ("agent", "kind"), [("noisynet-dqn", "epsilon-greedy"), ("dueling", "noisy-weights")]
+    ("agent", "kind", "other"),
+    [
+        ("noisynet-dqn", "epsilon-greedy", "dqn"),
+        ("dueling", "noisy-weights", "noisynet-dueling"),
+        ("c51", "noisy-weights", "noisynet-c51"),
+        ("rainbow", "epsilon-greedy", "rainbow-without-noise"),
+        ("rainbow-without-noise", "noisy-weights", "rainbow"),
+        ("noisynet-a3c-factorised", "entropy-bonus", "a3c"),
+        ("a3c", "noisy-weights", "noisynet-a3c-factorised or noisynet-a3c"),
+    ],
 )
-def test_the_kind_of_exploration_is_the_agents(agent: str, kind: str) -> None:
+def test_the_kind_of_exploration_is_the_agents(agent: str, kind: str, other: str) -> None:
     errors = refusal(agent, "atari/pong", settings=[f"exploration.kind={kind}"])
-    assert errors == [f"{agent} does not explore by {kind}"]
+    assert errors == [f"{agent} does not explore by {kind}; choose the agent {other} instead"]
 
 
 @pytest.mark.parametrize(
-    ("agent", "setting"),
+    ("agent", "setting", "error"),
     [
-        ("dqn", "network.dueling=true"),
-        ("noisynet-dueling", "network.dueling=false"),
-        ("dqn", "agent=dueling"),
+        ("dqn", "network.dueling=true", "dqn expects network.dueling=false, got true; {dueling}"),
+        (
+            "noisynet-dueling",
+            "network.dueling=false",
+            "noisynet-dueling expects network.dueling=true, got false; {noisynet-dqn}",
+        ),
+        (
+            "dqn",
+            "agent=dueling",
+            "dueling expects network.dueling=true, got false; {dqn}",
+        ),
+        (
+            "c51",
+            "network.dueling=true",
+            "c51 expects network.dueling=false, got true; {rainbow-without-noise}",
+        ),
+        ("dqn", "network.atoms=51", "dqn expects network.atoms=null, got 51; {c51}"),
+        (
+            "noisynet-c51",
+            "network.atoms=null",
+            "noisynet-c51 expects a number of network.atoms, got null; {noisynet-dqn}",
+        ),
+        (
+            "noisynet-dueling",
+            "network.atoms=21",
+            "noisynet-dueling expects network.atoms=null, got 21; {rainbow}",
+        ),
     ],
 )
-def test_the_head_is_the_agents(agent: str, setting: str) -> None:
-    with pytest.raises(ConfigError, match=r"expects network\.dueling="):
-        build_config(agent, "deep_sea/5", settings=[setting])
+def test_the_head_is_the_agents(agent: str, setting: str, error: str) -> None:
+    expected = error.replace("{", "choose the agent ").replace("}", " instead")
+    assert refusal(agent, "deep_sea/5", settings=[setting]) == [expected]
+
+
+@pytest.mark.parametrize("v_min", [10.0, 12.5])
+def test_an_empty_range_of_returns_is_refused(v_min: float) -> None:
+    settings = [f"network.v_min={v_min}", "network.v_max=10"]
+    (error,) = refusal("c51", "atari/pong", settings=settings)
+    assert error == f"network.v_min ({v_min:g}) is not below network.v_max (10)"
+
+
+def test_one_atom_is_no_distribution() -> None:
+    (error,) = refusal("rainbow", "atari/pong", settings=["network.atoms=1"])
+    assert error == "network.atoms: Input should be greater than or equal to 2, got 1"
+
+
+def test_distributions_have_no_other_loss_than_the_cross_entropy() -> None:
+    (error,) = refusal("rainbow", "atari/pong", settings=["learning.loss=squared"])
+    assert error == (
+        "learning.loss=squared is for Q-values, network.atoms=51 learns distributions by their "
+        "cross-entropy; remove one of them"
+    )
+    settings = ["learning.loss=squared", "network.atoms=null"]
+    config = build_config("rainbow", "atari/pong", settings=settings)
+    assert config.learning.loss == "squared"
 
 
 @pytest.mark.parametrize(

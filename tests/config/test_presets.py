@@ -62,6 +62,30 @@ DUELING = NATURE | {
     "optimiser.learning_rate": 6.25e-5,
 }
 
+C51 = DQN | {
+    "network.atoms": 51,
+    "network.v_min": -10.0,
+    "network.v_max": 10.0,
+    "optimiser.kind": "adam",
+    "optimiser.learning_rate": 2.5e-4,
+    "optimiser.epsilon": 0.01 / 32,
+}
+del C51["optimiser.decay"]
+
+RAINBOW = C51 | {
+    "network.dueling": True,
+    "learning.double_q": True,
+    "learning.n_step": 3,
+    "learning.starts_steps": 20_000,  # 80k frames
+    "learning.sync_target_steps": 8_000,  # 32k frames
+    "learning.max_gradient_norm": 10.0,
+    "optimiser.learning_rate": 6.25e-5,
+    "optimiser.epsilon": 1.5e-4,
+    "replay.kind": "prioritised",
+    "replay.alpha": 0.5,
+    "replay.beta_initial": 0.4,
+}
+
 EPSILON = {
     "exploration.kind": "epsilon-greedy",
     "exploration.initial": 1.0,
@@ -84,6 +108,22 @@ PAPERS: dict[str, dict[str, Any]] = {
     "dueling": DUELING | EPSILON | {"exploration.final": 0.01, "exploration.evaluation": 0.001},
     "noisynet-dqn": DQN | NOISY,
     "noisynet-dueling": DUELING | NOISY,
+    "c51": C51
+    | EPSILON
+    | {
+        "exploration.anneal_steps": 250_000,  # 1M frames
+        "exploration.final": 0.01,
+        "exploration.evaluation": 0.001,
+    },
+    "noisynet-c51": C51 | NOISY,
+    "rainbow": RAINBOW | NOISY,
+    "rainbow-without-noise": RAINBOW
+    | EPSILON
+    | {
+        "exploration.anneal_steps": 62_500,  # 250k frames
+        "exploration.final": 0.01,
+        "exploration.evaluation": 0.001,
+    },
 }
 
 
@@ -94,11 +134,49 @@ def test_on_atari_an_agent_has_the_settings_of_its_paper(agent: str) -> None:
     assert {key: value_of(config, key) for key in expected} == expected
 
 
-def test_noisy_agents_differ_from_their_baselines_in_exploration_alone() -> None:
-    for baseline in ("dqn", "dueling"):
-        plain = build_config(baseline, "atari/pong").model_dump()
-        noisy = build_config(f"noisynet-{baseline}", "atari/pong").model_dump()
-        assert {key for key in plain if plain[key] != noisy[key]} == {"agent", "exploration"}
+@pytest.mark.parametrize("name", ENVIRONMENTS.values())
+@pytest.mark.parametrize(
+    ("baseline", "noisy"),
+    [
+        ("dqn", "noisynet-dqn"),
+        ("dueling", "noisynet-dueling"),
+        ("c51", "noisynet-c51"),
+        ("rainbow-without-noise", "rainbow"),
+    ],
+)
+def test_noisy_agents_differ_from_their_baselines_in_exploration_alone(
+    baseline: str, noisy: str, name: str
+) -> None:
+    plain, other = (build_config(agent, name).model_dump() for agent in (baseline, noisy))
+    assert {key for key in plain if plain[key] != other[key]} == {"agent", "exploration"}
+
+
+# "Rainbow without X" (Hessel et al. 2018, figure 3): the sections and fields that differ.
+ABLATIONS: dict[str, dict[str, Any]] = {
+    "learning.double_q=false": {"learning.double_q": False},
+    "network.dueling=false": {"network.dueling": False},
+    "learning.n_step=1": {"learning.n_step": 1},
+    "replay.kind=uniform": {"replay.kind": "uniform"},
+    "network.atoms=null": {"network.atoms": None},
+}
+
+
+@pytest.mark.parametrize("name", ENVIRONMENTS.values())
+@pytest.mark.parametrize("setting", ABLATIONS)
+@pytest.mark.parametrize("agent", ["rainbow", "rainbow-without-noise"])
+def test_every_ablation_of_rainbow_is_one_setting(agent: str, setting: str, name: str) -> None:
+    whole, without = build_config(agent, name), build_config(agent, name, settings=[setting])
+    ((key, value),) = ABLATIONS[setting].items()
+    assert value_of(whole, key) != value
+    assert value_of(without, key) == value
+    section, _, field = key.partition(".")
+    left = {name: getattr(whole, name) for name in type(whole).model_fields if name != section}
+    assert left == {name: getattr(without, name) for name in left}
+    if section != "replay":  # the fields of a replay are those of its kind
+        fields = getattr(whole, section).model_dump()
+        assert getattr(without, section).model_dump() == fields | {field: value}
+    else:
+        assert without.replay.capacity_steps == whole.replay.capacity_steps
 
 
 # Each choice that the papers leave open or contradict each other on: its field, its default and
@@ -229,6 +307,52 @@ def test_every_preset_fits_every_value_agent(agent: str, preset: str) -> None:
 def test_presets_have_the_settings_of_their_sources(preset: str, expected: dict[str, Any]) -> None:
     config = build_config("dqn", "minatar/breakout", preset=preset)
     assert {key: value_of(config, key) for key in expected} == expected
+
+
+# Distributional agents in our presets: settings of their papers, except for these.
+DISTRIBUTIONAL_PRESETS: dict[str, dict[str, Any]] = {
+    "minatar": {
+        "network.v_min": -25.0,
+        "network.v_max": 25.0,
+        "network.hidden": (128,),
+        "learning.starts_steps": 5_000,
+        "learning.sync_target_steps": 1_000,
+        "learning.update_period_steps": 1,
+        "learning.clip_rewards": False,
+        "optimiser.learning_rate": 2.5e-4,
+        "optimiser.epsilon": 0.01 / 32,
+        "replay.capacity_steps": 100_000,
+    },
+    "classic": {
+        "network.v_min": -100.0,
+        "network.v_max": 100.0,
+        "network.hidden": (64, 64),
+        "learning.starts_steps": 200,
+        "learning.sync_target_steps": 100,
+        "learning.update_period_steps": 1,
+        "learning.clip_rewards": False,
+        "optimiser.learning_rate": 1e-3,
+        "replay.capacity_steps": 50_000,
+    },
+}
+
+
+@pytest.mark.parametrize("preset", DISTRIBUTIONAL_PRESETS)
+@pytest.mark.parametrize("agent", ["c51", "noisynet-c51", "rainbow", "rainbow-without-noise"])
+def test_distributional_agents_in_the_presets_of_small_problems(agent: str, preset: str) -> None:
+    config = build_config(agent, "atari/pong", preset=preset)
+    kept = (
+        *("network.atoms", "network.dueling", "learning.double_q", "learning.n_step"),
+        *("learning.batch_size", "learning.max_gradient_norm", "optimiser.kind", "replay.kind"),
+    )
+    expected = {key: PAPERS[agent][key] for key in kept} | DISTRIBUTIONAL_PRESETS[preset]
+    assert {key: value_of(config, key) for key in expected} == expected
+
+
+@pytest.mark.parametrize("preset", ["minatar", "classic"])
+def test_the_range_of_returns_is_not_set_for_agents_without_distributions(preset: str) -> None:
+    network = build_config("noisynet-dueling", "atari/pong", preset=preset).network
+    assert (network.v_min, network.v_max) == (-10.0, 10.0)
 
 
 def test_gymnasium_environments_keep_their_own_time_limit() -> None:

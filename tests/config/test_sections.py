@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from noisynet.config import EpsilonGreedy, NoisyRollouts, NoisyWeights, build_config
+from noisynet.config import EpsilonGreedy, Network, NoisyRollouts, NoisyWeights, build_config
 
 from .settings import refusal, value_of
 
@@ -81,8 +81,18 @@ def test_small_frames_keep_the_hidden_layers_of_their_preset(
         assert config.network.hidden == hidden
 
 
+def test_atoms_are_evenly_spaced_from_the_lowest_to_the_highest() -> None:
+    assert Network(atoms=5, v_min=-1, v_max=3).support == (-1, 0, 1, 2, 3)
+    assert Network().support == ()
+    c51 = Network(atoms=51).support
+    assert len(c51) == 51
+    assert c51[0] == -10
+    assert c51[-1] == pytest.approx(10)
+    assert c51[25] == pytest.approx(0)
+
+
 @pytest.mark.parametrize("name", ["initial", "final", "anneal_steps"])
-@pytest.mark.parametrize("agent", ["noisynet-dqn", "noisynet-dueling"])
+@pytest.mark.parametrize("agent", ["noisynet-dqn", "noisynet-dueling", "noisynet-c51", "rainbow"])
 def test_a_noisy_agent_has_no_epsilon(agent: str, name: str) -> None:
     assert not hasattr(build_config(agent, "atari/pong").exploration, name)
     (error,) = refusal(agent, "atari/pong", settings=[f"exploration.{name}=1"])
@@ -107,7 +117,7 @@ def test_a_noisy_agent_has_no_entropy_bonus(agent: str) -> None:
         "unknown key 'exploration.beta', which belongs to exploration.kind=entropy-bonus"
     )
     (error,) = refusal(agent, "atari/pong", settings=["exploration.kind=entropy-bonus"])
-    assert error == f"{agent} does not explore by entropy-bonus"
+    assert error == f"{agent} does not explore by entropy-bonus; choose the agent a3c instead"
     with pytest.raises(ValidationError):
         NoisyRollouts.model_validate({"beta": 0.01})
 

@@ -13,9 +13,11 @@ from torch import Tensor, nn
 from noisynet.layers import noise_off, noisy_layers, resample_noise
 from noisynet.networks import (
     CONVOLUTIONS,
+    CategoricalNetwork,
     Convolution,
     NetworkShape,
     ValueNetwork,
+    make_value_network,
     view_with_own_noise,
 )
 
@@ -31,6 +33,7 @@ NATURE = NetworkShape(
 )
 SMALL = dataclasses.replace(NATURE, convolutions=CONVOLUTIONS["minatar"], hidden=(16,), scale=1.0)
 CHANNELS = (1, 4, 10, 10)
+ATOMS = (-2.0, -1.0, 0.0, 1.0, 2.0)
 
 
 def build(
@@ -38,7 +41,7 @@ def build(
 ) -> ValueNetwork:
     torch.manual_seed(7)
     shape = dataclasses.replace(shape, **changes)
-    return ValueNetwork(shape, observation, 6, torch.Generator().manual_seed(3))
+    return make_value_network(shape, observation, 6, torch.Generator().manual_seed(3))
 
 
 def images(batch: int = 5) -> Tensor:
@@ -119,16 +122,82 @@ def test_every_layer_draws_its_own_sample() -> None:
     assert not bool((value.epsilon_in == advantage.epsilon_in).any())
 
 
+# --- distributions over returns ------------------------------------------------------------------
+
+
+def build_categorical(**changes: Any) -> CategoricalNetwork:
+    network = build(SMALL, atoms=ATOMS, **changes)
+    assert isinstance(network, CategoricalNetwork)
+    return network
+
+
+def test_a_shape_with_atoms_makes_a_categorical_network() -> None:
+    assert type(build(SMALL)) is ValueNetwork
+    assert type(build_categorical()) is CategoricalNetwork
+
+
+@pytest.mark.parametrize(
+    ("dueling", "expected"),
+    [
+        (False, {"head.logits.0": (16, 1024), "head.logits.2": (30, 16)}),
+        (
+            True,
+            {
+                "head.value.0": (16, 1024),
+                "head.value.2": (5, 16),
+                "head.advantage.0": (16, 1024),
+                "head.advantage.2": (30, 16),
+            },
+        ),
+    ],
+    ids=["C51: two", "Rainbow: four"],
+)
+def test_every_fully_connected_layer_of_a_categorical_network_is_noisy(
+    dueling: bool, expected: dict[str, tuple[int, int]]
+) -> None:
+    network = build_categorical(dueling=dueling)
+    found = {name: tuple(of.weight_mu.shape) for name, of in noisy_layers(network).items()}
+    assert found == expected
+    assert not [layer for layer in network.modules() if type(layer) is nn.Linear]
+
+
+@pytest.mark.parametrize("dueling", [False, True])
+def test_q_is_the_mean_of_the_distribution(dueling: bool) -> None:
+    network = build_categorical(dueling=dueling)
+    logits = network.logits(images())
+    assert logits.shape == (5, 6, 5)
+    q = torch.einsum("ban,n->ba", logits.softmax(dim=-1), torch.tensor(ATOMS))
+    torch.testing.assert_close(network(images()), q)
+    assert bool((q.abs() < 2).all())
+
+
+def test_atoms_are_neither_parameters_nor_saved() -> None:
+    network = build_categorical()
+    assert network.atoms.tolist() == list(ATOMS)
+    assert "atoms" not in network.state_dict()
+    assert "atoms" not in dict(network.named_parameters())
+
+
+def test_rows_of_a_categorical_network_have_their_own_noise() -> None:
+    network = build_categorical(dueling=True)
+    resample_noise(network, torch.Generator().manual_seed(1), rows=3)
+    same = images(1).expand(3, *CHANNELS)
+    q = network(same)
+    assert q.shape == (3, 6)
+    assert len({tuple(row) for row in q.tolist()}) == 3
+
+
 # --- the gradient that enters the last convolution -----------------------------------------------
 
 
+@pytest.mark.parametrize("atoms", [(), ATOMS], ids=["values", "distributions"])
 @pytest.mark.parametrize("dueling", [True, False])
 def test_only_the_gradient_entering_the_last_convolution_is_scaled(
-    dueling: bool,
+    dueling: bool, atoms: tuple[float, ...]
 ) -> None:
     scale = 1 / math.sqrt(2)
-    plain = build(SMALL, dueling=dueling)
-    scaled = build(SMALL, dueling=dueling, trunk_gradient_scale=scale)
+    plain = build(SMALL, dueling=dueling, atoms=atoms)
+    scaled = build(SMALL, dueling=dueling, atoms=atoms, trunk_gradient_scale=scale)
     entering: dict[str, Tensor] = {}
 
     def record(network: ValueNetwork, name: str) -> None:

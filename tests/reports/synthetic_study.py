@@ -21,6 +21,8 @@ LAYERS = {
     "noisynet-dueling": tuple(
         f"head.{stream}.{i}" for stream in ("value", "advantage") for i in (0, 2)
     ),
+    "noisynet-c51": ("head.logits.0", "head.logits.2"),
+    "rainbow": tuple(f"head.{part}.{i}" for part in ("value", "advantage") for i in (0, 2)),
     "noisynet-a3c": ("hidden.0", "policy", "value"),
     "noisynet-a3c-factorised": ("hidden.0", "policy", "value"),
 }
@@ -124,7 +126,7 @@ def write_full_study(out: Path, seeds: int = 3, games: Iterable[str] | None = No
     references = source_references()
     for game in references if games is None else games:
         random = references[game].low
-        for agent in AGENTS:
+        for agent in (name for name in AGENTS if STYLES[name].in_paper):
             known = agent.removesuffix("-factorised")
             target = published_scores()[known][game].mean
             points = 320 if STYLES[agent].kind == "actor-critic" else 200

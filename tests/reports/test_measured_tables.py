@@ -6,7 +6,13 @@ from pathlib import Path
 
 from noisynet.reports.analysis import Analysis
 from noisynet.reports.comparison_tables import aggregates
-from noisynet.reports.measured_tables import raw_scores, relative_scores, table_1, table_2
+from noisynet.reports.measured_tables import (
+    other_agents,
+    raw_scores,
+    relative_scores,
+    table_1,
+    table_2,
+)
 
 from .conftest import WriteRun, analyse, cell_texts, row_of
 
@@ -37,6 +43,33 @@ def test_table_2_requires_factorised_a3c(
     printed = row_of(table, "A3C and NoisyNet-A3C (factorised), printed")
     assert cell_texts(printed)[1:6] == ["293", "80", "276", "99", "24"]
     assert "A3C and NoisyNet-A3C (factorised), published, same games" not in headings
+
+
+def test_agents_that_are_not_in_the_paper_have_a_table_of_their_own(
+    pong_and_boxing: Analysis, write_run: WriteRun, tmp_path: Path
+) -> None:
+    assert other_agents(pong_and_boxing).rows == ()
+    for agent, score in (
+        ("rainbow-without-noise", -3.05),
+        ("rainbow", 14.6),
+        ("c51", 0.0),
+        ("noisynet-c51", 0.0),
+    ):
+        write_run(agent, "atari/pong", 0, [-20.0, score])
+    analysis = analyse(tmp_path)
+    for table in (table_1, table_2):
+        assert not [row for row in table(analysis).rows if row[0].text.startswith(("C51", "Rain"))]
+    others = other_agents(analysis)
+    assert [row[0].text for row in others.rows] == [
+        *("C51, measured", "Rainbow without noise, measured"),  # nothing is published
+    ]
+    row = row_of(others, "Rainbow without noise, measured")
+    assert cell_texts(row)[1:] == ["50.0", "50.0", "100.0", "100.0", "100", "1"]
+    assert others.title.startswith("Agents that are not in the paper: ")
+    raw = raw_scores(analysis)
+    assert raw.notes[-1] == "Not in the paper: C51, NoisyNet-C51, Rainbow without noise, Rainbow."
+    assert dict(raw.groups)["Rainbow"] == 1  # no column of published scores
+    assert not [note for note in raw_scores(pong_and_boxing).notes if "Not in the paper" in note]
 
 
 def test_the_improvement_over_a_median_of_0_is_undefined(

@@ -36,6 +36,26 @@ def test_the_figures_of_a_study(analysis: Analysis) -> None:
     ]
 
 
+def test_the_figures_of_agents_that_are_not_in_the_paper_have_no_numbers(
+    write_run: WriteRun, tmp_path: Path
+) -> None:
+    for agent in ("c51", "noisynet-c51", "rainbow-without-noise", "rainbow"):
+        for seed in range(2):
+            write_run(agent, "atari/pong", seed, [-5.0, 3.0 + len(agent) + seed])
+    found = analyse(tmp_path)
+    figures = {figure.name: figure for figure in all_figures(found)}
+    assert list(figures) == [
+        *("relative-noisynet-c51", "relative-rainbow", "medians", "sigma-noisynet-c51"),
+        *("sigma-rainbow", "curves-c51", "curves-rainbow"),
+        *("aggregates", "improvement", "profiles", "noise"),
+    ]
+    assert not [figure for figure in figures.values() if "Figure" in figure.title]
+    titles = {axes.get_title() for axes in draw(found, "sigma-rainbow").axes}
+    assert titles == {f"head.{part}.{i}" for part in ("value", "advantage") for i in (0, 2)}
+    for figure in figures.values():
+        render_figure(figure)
+
+
 def test_an_agent_has_one_colour_everywhere(analysis: Analysis) -> None:
     expected = {STYLES[agent].colour for agent in ("dqn", "noisynet-dqn")}
     for name in ("figure-2", "figure-6", "profiles"):

@@ -113,6 +113,28 @@ def test_every_agent_of_the_paper_is_reported_next_to_published_scores(tmp_path:
 
 
 @pytest.mark.usefixtures("no_drawing")
+def test_agents_that_are_not_in_the_paper_are_reported_after_those_of_the_paper(
+    tmp_path: Path,
+) -> None:
+    protocol = {"frames": 200, "evaluation.period_frames": 100, "evaluation.frames": 50}
+    for agent in ("dqn", "noisynet-dqn", "rainbow-without-noise", "rainbow"):
+        for game in ("pong", "qbert"):
+            synthetic_study.write_run(
+                tmp_path / "runs" / game / agent,
+                agent,
+                f"atari/{game}",
+                0,
+                [1.0, 2.0 + len(agent)],
+                settings=protocol,
+            )
+    page = write_report([tmp_path / "runs"], tmp_path / "out").page.read_text()
+    names = ["Figure 2: ", "Agents that are not in the paper", "Table 3", "Relative score: Rainbow"]
+    places = [page.index(name) for name in [*names, "Σ̄ of Rainbow", "Rainbow, every environment"]]
+    assert places == sorted(places)
+    assert "Value agents: 200 frames of training" in page
+
+
+@pytest.mark.usefixtures("no_drawing")
 def test_the_command_prints_the_page_and_skipped_folders(tmp_path: Path) -> None:
     settings = {"frames": 200, "evaluation.period_frames": 100, "evaluation.frames": 50}
     synthetic_study.write_run(
