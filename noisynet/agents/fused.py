@@ -49,6 +49,8 @@ def is_small(network: ValueNetwork, spec_dtype: str) -> bool:
     ]
     known = type(network.head) in (QHead, DuelingHead) and len(convolutions) <= 1
     known &= all(layer.bias is not None for layer in linear)
+    options = {(x.distribution, x.f) for x in linear if isinstance(x, NoisyLinear)}
+    known &= options <= {("gaussian", "signed_sqrt")}
     for layer in convolutions:
         known &= spec_dtype == "uint8" and layer.stride == (1, 1) and layer.padding == (0, 0)
     size = max(layer.in_features * layer.out_features for layer in linear)

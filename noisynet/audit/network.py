@@ -19,7 +19,7 @@ from noisynet.audit.log import NoiseLog
 from noisynet.audit.record import record_noise
 from noisynet.audit.report import Check, NoiseReport
 from noisynet.layers import Noise
-from noisynet.layers.arguments import check_noise_name, check_size
+from noisynet.layers.arguments import check_choice, check_size
 
 
 def audit_network(
@@ -222,7 +222,7 @@ def _check_arguments(contract: str, noise: str | None, updates: int) -> None:
         hint = f"; did you mean {near[0]!r}?" if near else "."
         raise ValueError(f"contract expected one of {contracts}, got {contract!r}{hint}")
     if noise is not None:
-        check_noise_name(noise)
+        check_choice("noise", noise, Noise)
     check_size("updates", updates)
 
 

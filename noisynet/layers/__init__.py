@@ -1,6 +1,6 @@
 """The noisy layers of "Noisy Networks for Exploration"."""
 
-from noisynet.layers.arguments import DEFAULT_SIGMA0, Noise
+from noisynet.layers.arguments import DEFAULT_SIGMA0, Distribution, Noise, NoiseFunction
 from noisynet.layers.control import (
     cache_weights,
     drop_cached_weights,
@@ -17,7 +17,9 @@ from noisynet.layers.lstm import NoisyLSTMCell
 
 __all__ = [
     "DEFAULT_SIGMA0",
+    "Distribution",
     "Noise",
+    "NoiseFunction",
     "NoisyLSTMCell",
     "NoisyLinear",
     "Perturb",

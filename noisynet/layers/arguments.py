@@ -13,7 +13,14 @@ import torch
 from torch import Tensor
 
 Noise = Literal["factorised", "independent"]
-"""How ε is drawn: p + q normals for a layer of p inputs and q outputs, or one for each weight."""
+"""How ε is drawn: p + q numbers for a layer of p inputs and q outputs, or one for each weight."""
+
+Distribution = Literal["gaussian", "uniform", "rademacher"]
+"""The distribution of these numbers. Each has mean 0 and variance 1; the paper's is Gaussian, which
+it calls no restriction (section 1). Uniform: on [−√3, √3]. Rademacher: −1 or 1."""
+
+NoiseFunction = Literal["signed_sqrt", "identity"]
+"""f of factorised noise (Eqs. 10, 11): the paper's sgn(x)√|x|, or x itself."""
 
 DEFAULT_SIGMA0: Final[dict[str, float]] = {"factorised": 0.5, "independent": 0.017}
 """σ0 of section 3.2: divided by √p for factorised noise, used as it is for independent noise."""
@@ -32,13 +39,32 @@ def check_size(name: str, value: int) -> int:
     return size
 
 
-def check_noise_name(noise: str) -> None:
-    """Refuse an unknown kind of noise and suggest the nearest one."""
-    names = get_args(Noise)
-    if noise not in names:
-        near = difflib.get_close_matches(str(noise), names, n=1, cutoff=0.3)
+def check_choice(name: str, value: str, choices: object) -> None:
+    """Refuse a value that is none of the choices, and suggest the nearest one.
+
+    Args:
+        name: of the argument.
+        value: what was given.
+        choices: a `Literal`, such as `Noise`.
+    """
+    *others, last = get_args(choices)
+    if value not in (*others, last):
+        near = difflib.get_close_matches(str(value), (*others, last), n=1, cutoff=0.3)
         hint = f"; did you mean {near[0]!r}?" if near else "."
-        raise ValueError(f"noise expected 'factorised' or 'independent', got {noise!r}{hint}")
+        expected = f"{', '.join(map(repr, others))} or {last!r}"
+        raise ValueError(f"{name} expected {expected}, got {value!r}{hint}")
+
+
+def check_noise_options(noise: Noise, distribution: Distribution, f: NoiseFunction) -> None:
+    """Refuse unknown names, and an f for independent noise, which has none."""
+    check_choice("noise", noise, Noise)
+    check_choice("distribution", distribution, Distribution)
+    check_choice("f", f, NoiseFunction)
+    if noise == "independent" and f != "signed_sqrt":
+        raise ValueError(
+            "f expected 'signed_sqrt', the default, with independent noise, which f does not "
+            f"shape, got {f!r}."
+        )
 
 
 def check_dtype(dtype: torch.dtype | None) -> None:

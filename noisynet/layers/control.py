@@ -8,7 +8,8 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor, nn
 
-from noisynet.layers.linear import NoisyLinear, draw_normals
+from noisynet.layers.arguments import Distribution
+from noisynet.layers.linear import NoisyLinear, draw_noise
 
 
 def noisy_layers(module: nn.Module) -> dict[str, NoisyLinear]:
@@ -27,14 +28,16 @@ def resample_noise(
         rows: give each of this many rows of a batch its own sample; None: one shared sample.
     """
     layers = _present_layers(module, "resample_noise").values()
-    groups: dict[tuple[torch.device, torch.dtype], list[NoisyLinear]] = {}
+    groups: dict[tuple[Distribution, torch.device, torch.dtype], list[NoisyLinear]] = {}
     for layer in layers:
-        groups.setdefault((layer.weight_mu.device, layer.weight_mu.dtype), []).append(layer)
-    for group in groups.values():  # one call for all of them: a call costs more than small layers
+        like = layer.weight_mu
+        groups.setdefault((layer.distribution, like.device, like.dtype), []).append(layer)
+    # One call for all layers of a group: a call costs more than the numbers of small layers.
+    for (distribution, *_), group in groups.items():
         sizes = [layer.noise_size for layer in group]
-        normals = draw_normals(group[0].weight_mu, sum(sizes), generator, rows)
-        for layer, of_layer in zip(group, normals.split(sizes, dim=-1), strict=True):
-            layer.use_normals(of_layer)
+        epsilon = draw_noise(distribution, group[0].weight_mu, sum(sizes), generator, rows)
+        for layer, of_layer in zip(group, epsilon.split(sizes, dim=-1), strict=True):
+            layer.use_epsilon(of_layer)
 
 
 def cache_weights(module: nn.Module) -> None:

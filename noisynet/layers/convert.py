@@ -5,11 +5,12 @@ from __future__ import annotations
 import copy
 import difflib
 from collections.abc import Callable, Iterable
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from noisynet.layers.arguments import Noise
+from noisynet.layers.arguments import Distribution, Noise, NoiseFunction
 from noisynet.layers.linear import NoisyLinear
 from noisynet.layers.lstm import NoisyLSTMCell
 
@@ -23,6 +24,8 @@ def make_noisy(
     *,
     noise: Noise = "factorised",
     sigma0: float | None = None,
+    distribution: Distribution = "gaussian",
+    f: NoiseFunction = "signed_sqrt",
     keep_weights: bool = False,
     generator: torch.Generator | None = None,
 ) -> tuple[nn.Module, list[str]]:
@@ -35,6 +38,8 @@ def make_noisy(
             subclasses of these two included, are never converted.
         noise: `"factorised"` or `"independent"`.
         sigma0: the initial noise, as for `NoisyLinear`.
+        distribution: of ε, as for `NoisyLinear`.
+        f: shapes factorised noise, as for `NoisyLinear`.
         keep_weights: use the given weights as μ, to add noise to a trained network; otherwise μ is
             initialised as in the paper.
         generator: initialises μ and draws the first ε; torch's global generator if not given.
@@ -47,9 +52,15 @@ def make_noisy(
     noisy = copy.deepcopy(module)
     chosen = _chosen_layers(noisy, where)
     _check_no_tied_parameters(noisy, chosen)
+    options: dict[str, Any] = {
+        "noise": noise,
+        "sigma0": sigma0,
+        "distribution": distribution,
+        "f": f,
+        "generator": generator,
+    }
     replacements: dict[nn.Module, nn.Module] = {
-        layer: _noisy_version(layer, noise, sigma0, keep_weights, generator)
-        for layer in chosen.values()
+        layer: _noisy_version(layer, keep_weights, options) for layer in chosen.values()
     }
     if noisy in replacements:
         return replacements[noisy], list(chosen)
@@ -135,23 +146,15 @@ def _check_no_tied_parameters(module: nn.Module, chosen: dict[str, nn.Module]) -
                 )
 
 
-def _noisy_version(
-    layer: nn.Module,
-    noise: Noise,
-    sigma0: float | None,
-    keep_weights: bool,
-    generator: torch.Generator | None,
-) -> nn.Module:
+def _noisy_version(layer: nn.Module, keep_weights: bool, options: dict[str, Any]) -> nn.Module:
     if isinstance(layer, nn.Linear):
         linear = NoisyLinear(
             layer.in_features,
             layer.out_features,
             layer.bias is not None,
-            noise=noise,
-            sigma0=sigma0,
             device=layer.weight.device,
             dtype=layer.weight.dtype,
-            generator=generator,
+            **options,
         )
         if keep_weights:
             _set_means(linear, layer.weight, layer.bias)
@@ -161,11 +164,9 @@ def _noisy_version(
         layer.input_size,
         layer.hidden_size,
         layer.bias,
-        noise=noise,
-        sigma0=sigma0,
         device=layer.weight_ih.device,
         dtype=layer.weight_ih.dtype,
-        generator=generator,
+        **options,
     )
     if keep_weights:
         _set_means(cell.input_gates, layer.weight_ih, layer.bias_ih if layer.bias else None)

@@ -12,12 +12,14 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from noisynet.layers.arguments import (
+    Distribution,
     Noise,
+    NoiseFunction,
     check_dtype,
     check_generator,
     check_held_noise,
     check_input,
-    check_noise_name,
+    check_noise_options,
     check_size,
     checked_sigma0,
 )
@@ -51,6 +53,9 @@ class NoisyLinear(nn.Module):
         noise: `"factorised"` (DQN and Dueling in the paper) or `"independent"` (A3C).
         sigma0: the initial noise: every σ is `sigma0/√p` for factorised noise (default 0.5) and
             `sigma0` itself for independent noise (default 0.017).
+        distribution: of ε, with mean 0 and variance 1: `"gaussian"` (the paper's), `"uniform"` or
+            `"rademacher"`.
+        f: the function that shapes factorised noise: `"signed_sqrt"` (the paper's) or `"identity"`.
         device: device of the parameters.
         dtype: a floating-point type.
         generator: initialises μ and draws the first ε; torch's global generator if not given.
@@ -80,6 +85,8 @@ class NoisyLinear(nn.Module):
         *,
         noise: Noise = "factorised",
         sigma0: float | None = None,
+        distribution: Distribution = "gaussian",
+        f: NoiseFunction = "signed_sqrt",
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
         generator: torch.Generator | None = None,
@@ -87,9 +94,11 @@ class NoisyLinear(nn.Module):
         super().__init__()
         self.in_features = in_features = check_size("in_features", in_features)
         self.out_features = out_features = check_size("out_features", out_features)
-        check_noise_name(noise)
+        check_noise_options(noise, distribution, f)
         check_dtype(dtype)
         self.noise: Noise = noise
+        self.distribution: Distribution = distribution
+        self.f: NoiseFunction = f
         self.sigma0 = checked_sigma0(sigma0, noise)
         self.rows: int | None = None
         self.perturb: Perturb = perturbed_weight
@@ -133,29 +142,30 @@ class NoisyLinear(nn.Module):
             rows: draw this many samples, one for each row of the inputs to come (dimension −2),
                 as when several environments act at once. None: one sample for all rows.
         """
-        self.use_normals(draw_normals(self.weight_mu, self.noise_size, generator, rows))
+        like, size = self.weight_mu, self.noise_size
+        self.use_epsilon(draw_noise(self.distribution, like, size, generator, rows))
 
     @property
     def noise_size(self) -> int:
-        """How many normals a sample takes."""
+        """How many random numbers a sample takes."""
         p, q = self.in_features, self.out_features
         return p + q if self.noise == "factorised" else q * p + q * (self.bias_mu is not None)
 
-    def use_normals(self, normals: Tensor) -> None:
-        """Hold the sample made of standard normals [noise_size], or [rows, noise_size]."""
+    def use_epsilon(self, epsilon: Tensor) -> None:
+        """Hold the sample made of numbers from `draw_noise` [noise_size], or [rows, noise_size]."""
         p, q = self.in_features, self.out_features
         # New tensors, not in place: the graph of the last sample can still be differentiated. They
         # are written to `_buffers` directly, which skips the checks of nn.Module.__setattr__.
         with _outside_inference_mode():
             if self.noise == "factorised":
-                epsilon = scale_noise(normals)
-                self._buffers["epsilon_in"] = epsilon[..., :p]  # Eq. 10
-                self._buffers["epsilon_out"] = epsilon[..., p:]  # Eqs. 10, 11
+                shaped = scale_noise(epsilon) if self.f == "signed_sqrt" else epsilon
+                self._buffers["epsilon_in"] = shaped[..., :p]  # Eq. 10
+                self._buffers["epsilon_out"] = shaped[..., p:]  # Eqs. 10, 11
             else:
-                self._buffers["epsilon_weight"] = normals[..., : q * p].unflatten(-1, (q, p))
+                self._buffers["epsilon_weight"] = epsilon[..., : q * p].unflatten(-1, (q, p))
                 if self.bias_mu is not None:
-                    self._buffers["epsilon_bias"] = normals[..., q * p :]
-        rows = normals.shape[0] if normals.dim() == 2 else None
+                    self._buffers["epsilon_bias"] = epsilon[..., q * p :]
+        rows = epsilon.shape[0] if epsilon.dim() == 2 else None
         if self.rows != rows:
             self.rows = rows
         if self._cached is not None:
@@ -256,20 +266,36 @@ class NoisyLinear(nn.Module):
 
     def extra_repr(self) -> str:
         """What `print(layer)` shows between the brackets."""
-        return (
+        text = (
             f"in_features={self.in_features}, out_features={self.out_features}, "
             f"bias={self.bias_mu is not None}, noise={self.noise!r}, sigma0={self.sigma0:g}"
         )
+        if self.distribution != "gaussian":
+            text += f", distribution={self.distribution!r}"
+        return text if self.f == "signed_sqrt" else f"{text}, f={self.f!r}"
 
 
-def draw_normals(
-    like: Tensor, size: int, generator: torch.Generator | None, rows: int | None
+def draw_noise(
+    distribution: Distribution,
+    like: Tensor,
+    size: int,
+    generator: torch.Generator | None,
+    rows: int | None,
 ) -> Tensor:
-    """Standard normals [size], or [rows, size], with the device and the dtype of `like`."""
+    """Draw numbers with mean 0 and variance 1, on the device and with the dtype of `like`.
+
+    Returns:
+        [size], or [rows, size] if `rows` is given.
+    """
     check_generator(generator, like.device)
     shape = (size,) if rows is None else (check_size("rows", rows), size)
+    options: dict[str, Any] = {"generator": generator, "device": like.device, "dtype": like.dtype}
     with _outside_inference_mode():
-        return torch.randn(shape, generator=generator, device=like.device, dtype=like.dtype)
+        if distribution == "gaussian":
+            return torch.randn(shape, **options)
+        if distribution == "uniform":
+            return torch.rand(shape, **options).mul_(2).sub_(1).mul_(math.sqrt(3))
+        return torch.randint(2, shape, **options).mul_(2).sub_(1)
 
 
 def _outside_inference_mode() -> AbstractContextManager[Any]:

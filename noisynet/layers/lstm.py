@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from noisynet.layers.arguments import Noise, check_size
+from noisynet.layers.arguments import Distribution, Noise, NoiseFunction, check_size
 from noisynet.layers.linear import NoisyLinear
 
 
@@ -21,6 +21,8 @@ class NoisyLSTMCell(nn.Module):
         bias: whether the cell has its two (noisy) biases.
         noise: `"factorised"` or `"independent"`, as for `NoisyLinear`.
         sigma0: the initial noise, as for `NoisyLinear`.
+        distribution: of ε, as for `NoisyLinear`.
+        f: shapes factorised noise, as for `NoisyLinear`.
         device: device of the parameters.
         dtype: a floating-point type.
         generator: initialises μ and draws the first ε; torch's global generator if not given.
@@ -34,6 +36,8 @@ class NoisyLSTMCell(nn.Module):
         *,
         noise: Noise = "factorised",
         sigma0: float | None = None,
+        distribution: Distribution = "gaussian",
+        f: NoiseFunction = "signed_sqrt",
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
         generator: torch.Generator | None = None,
@@ -49,6 +53,8 @@ class NoisyLSTMCell(nn.Module):
                 bias,
                 noise=noise,
                 sigma0=sigma0,
+                distribution=distribution,
+                f=f,
                 device=device,
                 dtype=dtype,
                 generator=generator,

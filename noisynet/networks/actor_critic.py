@@ -9,7 +9,7 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from noisynet.layers import Noise, NoisyLSTMCell
+from noisynet.layers import Distribution, Noise, NoiseFunction, NoisyLSTMCell
 from noisynet.networks.build import freeze_sigma, noisy_linear
 from noisynet.networks.heads import fully_connected
 from noisynet.networks.torso import Convolution, Torso
@@ -32,6 +32,8 @@ class ActorCriticNetworkShape:
         sigma0: the initial noise, None for the paper's.
         learn_sigma: whether σ is trained; otherwise it stays at its initial value.
         scale: multiplies the observations.
+        distribution: of ε.
+        f: shapes factorised noise.
     """
 
     convolutions: tuple[Convolution, ...]
@@ -43,6 +45,8 @@ class ActorCriticNetworkShape:
     sigma0: float | None
     learn_sigma: bool
     scale: float
+    distribution: Distribution = "gaussian"
+    f: NoiseFunction = "signed_sqrt"
 
 
 class ActorCriticNetwork(nn.Module):
@@ -63,7 +67,7 @@ class ActorCriticNetwork(nn.Module):
         generator: torch.Generator,
     ) -> None:
         super().__init__()
-        noisy = noisy_linear(shape.noise, shape.sigma0, generator)
+        noisy = noisy_linear(shape.noise, shape.sigma0, generator, shape.distribution, shape.f)
         hidden = noisy if shape.noisy == "all" else nn.Linear
         self.torso = Torso(shape.convolutions, observation_shape, shape.scale)
         self.hidden = fully_connected((self.torso.features, *shape.hidden), hidden)
@@ -114,4 +118,12 @@ def _cell(
 ) -> nn.LSTMCell | NoisyLSTMCell:
     if shape.noise is None or not shape.noisy_lstm:
         return nn.LSTMCell(inputs, cells)
-    return NoisyLSTMCell(inputs, cells, noise=shape.noise, sigma0=shape.sigma0, generator=generator)
+    return NoisyLSTMCell(
+        inputs,
+        cells,
+        noise=shape.noise,
+        sigma0=shape.sigma0,
+        distribution=shape.distribution,
+        f=shape.f,
+        generator=generator,
+    )

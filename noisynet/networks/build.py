@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor, nn
 
-from noisynet.layers import Noise, NoisyLinear, noisy_layers
+from noisynet.layers import Distribution, Noise, NoiseFunction, NoisyLinear, noisy_layers
 from noisynet.losses import categorical_mean
 from noisynet.networks.heads import (
     CategoricalHead,
@@ -38,6 +38,8 @@ class NetworkShape:
         trunk_gradient_scale: multiplies the gradient that enters the last convolution.
         scale: multiplies the observations.
         atoms: the support of the distributions over returns; empty for plain Q-values.
+        distribution: of ε.
+        f: shapes factorised noise.
     """
 
     convolutions: tuple[Convolution, ...]
@@ -49,6 +51,8 @@ class NetworkShape:
     trunk_gradient_scale: float
     scale: float
     atoms: tuple[float, ...] = ()
+    distribution: Distribution = "gaussian"
+    f: NoiseFunction = "signed_sqrt"
 
 
 class ValueNetwork(nn.Module):
@@ -69,7 +73,7 @@ class ValueNetwork(nn.Module):
         generator: torch.Generator,
     ) -> None:
         super().__init__()
-        linear = noisy_linear(shape.noise, shape.sigma0, generator)
+        linear = noisy_linear(shape.noise, shape.sigma0, generator, shape.distribution, shape.f)
         self.torso = Torso(shape.convolutions, observation_shape, shape.scale)
         self.head = self._make_head(shape, num_actions, linear)
         self.trunk_gradient_scale = shape.trunk_gradient_scale
@@ -150,13 +154,27 @@ def view_with_own_noise(network: Network) -> Network:
     return copy.deepcopy(network, memo=dict(shared))
 
 
-def noisy_linear(noise: Noise | None, sigma0: float | None, generator: torch.Generator) -> Linear:
+def noisy_linear(
+    noise: Noise | None,
+    sigma0: float | None,
+    generator: torch.Generator,
+    distribution: Distribution = "gaussian",
+    f: NoiseFunction = "signed_sqrt",
+) -> Linear:
     """A function that makes noisy layers of one kind, or plain ones without noise."""
     if noise is None:
         return nn.Linear
     kind = noise
 
     def noisy(inputs: int, outputs: int) -> nn.Module:
-        return NoisyLinear(inputs, outputs, noise=kind, sigma0=sigma0, generator=generator)
+        return NoisyLinear(
+            inputs,
+            outputs,
+            noise=kind,
+            sigma0=sigma0,
+            distribution=distribution,
+            f=f,
+            generator=generator,
+        )
 
     return noisy

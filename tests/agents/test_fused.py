@@ -12,9 +12,8 @@ from torch import Tensor
 
 from noisynet.agents import PlainUpdate, ValueAgent
 from noisynet.agents.fused import FusedUpdate, is_small
-from noisynet.config import VALUE_AGENTS
 from noisynet.layers import held_noise
-from noisynet.networks import views_of
+from noisynet.networks import NetworkShape, ValueNetwork, views_of
 
 from .synthetic import (
     CHANNELS,
@@ -29,6 +28,7 @@ from .synthetic import (
     snapshot,
 )
 
+SMALL_AGENTS = ("dqn", "dueling", "noisynet-dqn", "noisynet-dueling")
 SMALL_IMAGES = dataclasses.replace(CHANNELS, pixel_scale=1 / 255)
 
 
@@ -82,6 +82,17 @@ def test_small_networks_are_fully_connected_after_at_most_one_plain_convolution(
     assert isinstance(agent.update, FusedUpdate if expected else PlainUpdate)
 
 
+@pytest.mark.parametrize(
+    "changes", [{"distribution": "uniform"}, {"distribution": "rademacher"}, {"f": "identity"}]
+)
+def test_other_noise_than_the_papers_is_left_to_pytorch(changes: dict[str, str]) -> None:
+    """The kernel draws normals and shapes them by the signed root."""
+    shape = NetworkShape((), (16,), False, "factorised", None, True, 1.0, 1.0)
+    changed = dataclasses.replace(shape, **changes)  # type: ignore[arg-type]
+    network = ValueNetwork(changed, (1, 4), 2, torch.Generator().manual_seed(0))
+    assert not is_small(network, "float32")
+
+
 def test_networks_that_it_does_not_know_are_learnt_in_plain_pytorch() -> None:
     settings = "network.torso=[[8, 3, 2, 1], [6, 2, 1, 0]]"
     agents = [
@@ -99,7 +110,7 @@ def test_networks_that_it_does_not_know_are_learnt_in_plain_pytorch() -> None:
 @pytest.mark.parametrize(
     ("name", "settings", "spec"),
     [
-        *((name, (), spec) for name in VALUE_AGENTS for spec in (FLAT, CHANNELS)),
+        *((name, (), spec) for name in SMALL_AGENTS for spec in (FLAT, CHANNELS)),
         ("dqn", ("learning.loss=squared",), FLAT),
         ("dqn", ("learning.double_q=true",), FLAT),
         ("dueling", ("learning.double_q=false",), FLAT),
@@ -126,7 +137,7 @@ def test_loss_errors_and_gradients_equal_those_of_autograd(
     batch = make_batch(31, seed=3, spec=spec, weight=weight)  # not a multiple of the blocks
     learnt = [agent.learn(batch) for agent in agents]
     assert learnt[0].loss == pytest.approx(learnt[1].loss, rel=1e-5)
-    np.testing.assert_allclose(*(one.td_error for one in learnt), rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(*(one.error for one in learnt), rtol=1e-4, atol=1e-5)
     found, expected = (gradients(agent) for agent in agents)
     for parameter, gradient in expected.items():
         largest = float(gradient.abs().max())
@@ -139,7 +150,7 @@ def test_loss_errors_and_gradients_equal_those_of_autograd(
 @pytest.mark.parametrize(
     ("name", "settings"),
     [
-        *((name, ()) for name in VALUE_AGENTS),
+        *((name, ()) for name in SMALL_AGENTS),
         ("noisynet-dueling", ("exploration.noise=independent",)),
         ("noisynet-dqn", ("exploration.used_in=learning",)),
     ],
@@ -184,7 +195,7 @@ def test_a_state_can_be_restored_with_another_compute(
     np.testing.assert_allclose(*values, rtol=1e-5, atol=1e-5)
     for seed in range(3, 6):
         learnt = [agent.learn(make_batch(seed=seed, spec=spec)) for agent in (source, other)]
-        np.testing.assert_allclose(*(one.td_error for one in learnt), rtol=1e-4, atol=1e-4)
+        np.testing.assert_allclose(*(one.error for one in learnt), rtol=1e-4, atol=1e-4)
     before, after = (parameters(agent.online) for agent in (source, other))
     for name, value in before.items():
         torch.testing.assert_close(after[name], value, rtol=0, atol=1e-5, msg=name)

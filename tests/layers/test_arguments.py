@@ -14,11 +14,14 @@ from torch import Tensor
 
 from noisynet.layers.arguments import (
     DEFAULT_SIGMA0,
+    Distribution,
+    Noise,
+    check_choice,
     check_dtype,
     check_generator,
     check_held_noise,
     check_input,
-    check_noise_name,
+    check_noise_options,
     check_size,
     checked_sigma0,
 )
@@ -48,15 +51,27 @@ from noisynet.layers.arguments import (
             "rows expected a positive integer, got True.",
         ),
         (
-            lambda: check_noise_name("factorized"),
+            lambda: check_choice("noise", "factorized", Noise),
             ValueError,
             "noise expected 'factorised' or 'independent', got 'factorized'; "
             "did you mean 'factorised'?",
         ),
         (
-            lambda: check_noise_name("x"),
+            lambda: check_choice("noise", "x", Noise),
             ValueError,
             "noise expected 'factorised' or 'independent', got 'x'.",
+        ),
+        (
+            lambda: check_choice("distribution", "rademacker", Distribution),
+            ValueError,
+            "distribution expected 'gaussian', 'uniform' or 'rademacher', got 'rademacker'; "
+            "did you mean 'rademacher'?",
+        ),
+        (
+            lambda: check_noise_options("independent", "uniform", "identity"),
+            ValueError,
+            "f expected 'signed_sqrt', the default, with independent noise, which f does not "
+            "shape, got 'identity'.",
         ),
         (
             lambda: check_dtype(torch.int64),
@@ -139,7 +154,7 @@ def test_sigma0_defaults_to_the_papers_and_zero_is_allowed(noise: Any) -> None:
     sigma0 = checked_sigma0(np.float32(0.25), noise)  # type: ignore[arg-type]
     assert sigma0 == 0.25
     assert type(sigma0) is float
-    check_noise_name(noise)
+    check_noise_options(noise, "gaussian", "signed_sqrt")
 
 
 def test_defaults_are_those_of_section_3_2() -> None:

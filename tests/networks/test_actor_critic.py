@@ -134,3 +134,12 @@ def test_frozen_sigmas_need_no_gradient() -> None:
     network = make(dataclasses.replace(SMALL, noise="independent", learn_sigma=False))
     frozen = {name for name, p in network.named_parameters() if not p.requires_grad}
     assert frozen == {name for name, _ in network.named_parameters() if "sigma" in name}
+
+
+def test_every_noisy_layer_has_the_distribution_and_the_function_of_the_shape() -> None:
+    shape = dataclasses.replace(
+        SMALL, noise="factorised", cells=5, noisy_lstm=True, distribution="rademacher", f="identity"
+    )
+    layers = noisy_layers(make(shape)).values()
+    assert len(layers) == 6
+    assert {(x.distribution, x.f) for x in layers} == {("rademacher", "identity")}

@@ -346,3 +346,13 @@ def test_noise_off_in_a_view_leaves_the_network_noisy() -> None:
         assert not torch.equal(view(images()), q)
     with noise_off(network):
         assert torch.equal(view_with_own_noise(network)(images()), q)
+
+
+@pytest.mark.parametrize("dueling", [False, True])
+def test_every_noisy_layer_has_the_distribution_and_the_function_of_the_shape(
+    dueling: bool,
+) -> None:
+    layers = noisy_layers(build(SMALL, dueling=dueling, distribution="uniform", f="identity"))
+    assert {(layer.distribution, layer.f) for layer in layers.values()} == {("uniform", "identity")}
+    papers = noisy_layers(build(SMALL, dueling=dueling))
+    assert {(x.distribution, x.f) for x in papers.values()} == {("gaussian", "signed_sqrt")}
