@@ -209,6 +209,17 @@ def test_every_function_and_test_that_the_paper_map_names_exists() -> None:
             )
 
 
+@pytest.mark.parametrize(
+    "path",
+    [p for p in MODULES if p.name not in ("__init__.py", "__main__.py")],
+    ids=module_name,
+)
+def test_every_module_has_a_test_file_of_its_name(path: Path) -> None:
+    inside = path.relative_to(PACKAGE)
+    mirrored = ROOT / "tests" / inside.parent / f"test_{inside.name}"
+    assert mirrored.exists(), f"{mirrored.relative_to(ROOT)} does not exist"
+
+
 # --- the walk -------------------------------------------------------------------------------------
 
 TRANSITION = (
