@@ -31,8 +31,8 @@ from typing import Any, Final
 
 import numpy as np
 import torch
-from training import PACKAGES, ROOT, commit, versions
-from turns import CONTESTANTS, compare, machine, show, summarise, write_results
+from training import PACKAGES, versions
+from turns import CONTESTANTS, ROOT, commit, compare, machine, show, summarise, write_results
 
 from noisynet.agents import ActorCriticAgent
 from noisynet.config import ActorCriticConfig, build_config

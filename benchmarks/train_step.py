@@ -22,8 +22,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
-from training import ROOT
-from turns import Entry, machine, quartiles, take_turns, write_results
+from turns import ROOT, Entry, machine, quartiles, take_turns, write_results
 
 from noisynet.config.compute import cxx_compiler
 

@@ -12,7 +12,9 @@ from typing import Any, Final
 
 from turns import (
     CONTESTANTS,
+    ROOT,
     Entry,
+    commit,
     compare,
     machine,
     show,
@@ -21,7 +23,6 @@ from turns import (
     write_results,
 )
 
-ROOT: Final = Path(__file__).parent.parent
 AGENTS: Final = ("dqn", "noisynet-dqn", "dueling", "noisynet-dueling")
 PACKAGES: Final = {  # by the options that name a Python that has them
     "sb3": "stable-baselines3",
@@ -193,12 +194,3 @@ def versions(pythons: Mapping[str, str]) -> dict[str, str]:
         ).strip()
         for peer, python in pythons.items()
     }
-
-
-def commit(checkout: Path) -> str:
-    """The commit of a checkout; "unknown" without git."""
-    command = ["git", "-C", str(checkout), "rev-parse", "--short", "HEAD"]
-    try:
-        return subprocess.check_output(command, text=True).strip()
-    except (OSError, subprocess.CalledProcessError):
-        return "unknown"

@@ -15,6 +15,7 @@ from typing import Any
 import torch
 
 CONTESTANTS = Path(__file__).parent / "contestants"
+ROOT = Path(__file__).parent.parent
 
 
 @dataclass(frozen=True)
@@ -167,6 +168,15 @@ def show(title: str, summary: Mapping[str, Mapping[str, Any]], unit: str = "step
         )
 
 
+def commit(checkout: Path) -> str:
+    """The commit of a checkout, "-dirty" with changes; "unknown" without git."""
+    command = ["git", "-C", str(checkout), "describe", "--always", "--dirty"]
+    try:
+        return subprocess.check_output(command, text=True, stderr=subprocess.DEVNULL).strip()
+    except (OSError, subprocess.CalledProcessError):
+        return "unknown"
+
+
 def machine() -> dict[str, Any]:
     """The machine and the versions of this process."""
     cpu = platform.processor() or platform.machine()
@@ -181,6 +191,7 @@ def machine() -> dict[str, Any]:
         "memory_gb": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30),
         "python": platform.python_version(),
         "torch": torch.__version__,
+        "noisynet": commit(ROOT),
     }
 
 
