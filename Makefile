@@ -19,19 +19,22 @@ check: $(INSTALLED)
 test-slow: $(INSTALLED) ## the tests marked slow: every game, learning, exhaustive faults; hours
 	$(BIN)/python -m pytest -m slow --timeout=3600
 
-# SB3, PFRL, TIANSHOU and TORCHRL: Python interpreters with these libraries. Without them the committed results are kept.
-peer = $(if $(2),--$(1) $(2))
-bench: $(INSTALLED) ## every benchmark, one after the other; with peers: make bench SB3=… PFRL=… TIANSHOU=… TORCHRL=…
-	$(BIN)/python benchmarks/layers.py
+# SB3, PFRL, TIANSHOU, TORCHRL and JAX: Python interpreters that have these libraries. Without them the
+# committed results are kept. BEFORE: a checkout of another version, which takes part. See benchmarks/README.md.
+option = $(if $(2),--$(1) $(2))
+bench: $(INSTALLED) ## every benchmark, one after the other; with peers: make bench SB3=… PFRL=… TIANSHOU=… TORCHRL=… JAX=…
+	PYTHONPATH=. $(or $(PFRL),$(BIN)/python) benchmarks/layers.py
 	$(BIN)/python benchmarks/train_step.py
+	$(BIN)/python benchmarks/dqn.py $(call option,sb3,$(SB3)) $(call option,pfrl,$(PFRL)) \
+		$(call option,tianshou,$(TIANSHOU)) $(call option,torchrl,$(TORCHRL)) $(call option,before,$(BEFORE))
+	$(BIN)/python benchmarks/minatar.py $(call option,sb3,$(SB3)) $(call option,jax,$(JAX)) $(call option,before,$(BEFORE))
+	$(BIN)/python benchmarks/cartpole.py $(call option,sb3,$(SB3)) $(call option,jax,$(JAX)) $(call option,before,$(BEFORE))
+	$(BIN)/python benchmarks/a3c.py $(call option,pfrl,$(PFRL)) $(call option,sb3,$(SB3)) $(call option,before,$(BEFORE))
+	$(BIN)/python benchmarks/growth.py
 	$(BIN)/python benchmarks/replay.py
 	$(BIN)/python benchmarks/checkpoint.py
-	$(BIN)/python benchmarks/dqn.py $(call peer,sb3,$(SB3)) $(call peer,pfrl,$(PFRL)) \
-		$(call peer,tianshou,$(TIANSHOU)) $(call peer,torchrl,$(TORCHRL))
-	$(BIN)/python benchmarks/minatar.py $(call peer,sb3,$(SB3))
-	$(BIN)/python benchmarks/a3c.py $(call peer,pfrl,$(PFRL)) $(call peer,sb3,$(SB3))
-	$(BIN)/python benchmarks/growth.py
 	$(BIN)/python benchmarks/report.py
+	$(BIN)/python benchmarks/tables.py --write
 
 format: $(INSTALLED)
 	$(BIN)/ruff format .

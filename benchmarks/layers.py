@@ -1,20 +1,21 @@
 """What noise costs: DQN's noisy head against the plain one and other libraries' layers.
 
-The head is Linear(3136→512), ReLU, Linear(512→6). Everything is timed interleaved in one run, and
-the figures are ratios to `nn.Linear` with their spread, so that a busy machine does not matter.
+The head is Linear(3136→512), ReLU, Linear(512→6). The contestants take turns in one process, and
+the figures are ratios to `nn.Linear` in the same round, so that a busy machine slows all alike. Our
+layers take part in plain PyTorch and, where numba is installed, with the kernel that agents use
+under `compute=auto`.
 
-    python benchmarks/layers.py               # everything that is installed
-    python benchmarks/layers.py --rounds 400  # more rounds, less spread
+    PYTHONPATH=. path/to/peers/bin/python benchmarks/layers.py
 
-Other libraries' layers take part where they can be imported. To have them, make an environment
-outside the repository: `pip install torch==2.13.0`, then `pip install torchrl pfrl tianshou` and
-`pip install --no-deps -e .`, and run this script with its Python. Only with all of them are the
-results, which are cited, written over; `--out` writes whatever there is elsewhere.
+Other libraries' layers take part where they can be imported: run this with the Python of an
+environment that has torchrl, pfrl, tianshou and numba (benchmarks/README.md says how to make one).
+It takes about 2 minutes.
 """
 
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import statistics
 import time
 from collections.abc import Callable, Mapping
@@ -24,7 +25,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from turns import keep, machine
+from turns import machine, ratio, write_results
 
 from noisynet import NoisyLinear, resample_noise
 
@@ -37,7 +38,7 @@ Layer = Callable[[int, int], nn.Module]
 
 
 def no_redraw(_module: nn.Module) -> None:
-    """For plain layers, and for layers that draw inside forward."""
+    """For plain layers, and for layers that draw noise in `forward`."""
 
 
 def redraw_by(method: str) -> Redraw:
@@ -56,12 +57,21 @@ PEERS: dict[str, tuple[str, str, Redraw]] = {
     "pfrl": ("pfrl.nn.noisy_linear", "FactorizedNoisyLinear", no_redraw),
     "tianshou": ("tianshou.utils.net.discrete", "NoisyLinear", redraw_by("sample")),
 }
-"""Where the layer of each library is, and how it is redrawn."""
+"""The module and name of each library's layer, and how its noise is resampled."""
+
+
+def with_kernel(in_features: int, out_features: int) -> nn.Module:
+    """Our layer with factorised noise, by the fused kernel; independent noise has none."""
+    from noisynet.kernels.noise import perturbed_weight
+
+    layer = NoisyLinear(in_features, out_features)
+    layer.perturb = perturbed_weight
+    return layer
 
 
 def own_layers() -> dict[str, tuple[Layer, Redraw]]:
     """The plain layer, and ours."""
-    return {
+    found: dict[str, tuple[Layer, Redraw]] = {
         "nn.Linear": (nn.Linear, no_redraw),
         "noisynet factorised": (NoisyLinear, resample_noise),
         "noisynet independent": (
@@ -69,6 +79,9 @@ def own_layers() -> dict[str, tuple[Layer, Redraw]]:
             resample_noise,
         ),
     }
+    if importlib.util.find_spec("numba"):
+        found["noisynet factorised, kernel"] = (with_kernel, resample_noise)
+    return found
 
 
 def peer_layers() -> dict[str, tuple[Layer, Redraw]]:
@@ -92,14 +105,14 @@ def from_plain(kind: Callable[[nn.Module], nn.Module]) -> Layer:
 
 
 def head(layer: Layer) -> nn.Sequential:
-    """The fully connected part of Nature DQN, in training mode (some peers are silent in eval)."""
+    """The fully connected layers of Nature DQN, in training mode: some peers need it for noise."""
     return nn.Sequential(layer(INPUTS, HIDDEN), nn.ReLU(), layer(HIDDEN, ACTIONS)).train()
 
 
 def tasks(network: nn.Module, redraw: Redraw) -> dict[str, Callable[[], object]]:
     """What is timed, by name; the number is the batch size."""
     optimiser = torch.optim.Adam(network.parameters(), lr=1e-6, fused=True)
-    # A trunk stands below the head, so the gradient of the input is wanted too.
+    # Convolutions come before the head, so that it needs the gradient of its input, too.
     batches = {size: torch.randn(size, INPUTS, requires_grad=True) for size in (1, 32)}
 
     def forward_backward(x: Tensor) -> None:
@@ -128,7 +141,7 @@ def tasks(network: nn.Module, redraw: Redraw) -> dict[str, Callable[[], object]]
 def measure(
     contestants: Mapping[str, Mapping[str, Callable[[], object]]], rounds: int
 ) -> dict[str, dict[str, list[float]]]:
-    """Seconds of each task, every contestant once in every round."""
+    """Seconds of each task; every contestant takes one turn in every round."""
     times: dict[str, dict[str, list[float]]] = {}
     for task in next(iter(contestants.values())):
         times[task] = {name: [] for name in contestants}
@@ -142,24 +155,19 @@ def measure(
 
 
 def summarise(times: Mapping[str, Mapping[str, list[float]]]) -> dict[str, dict[str, Any]]:
-    """Medians, and the median and quartiles of the ratio to `nn.Linear` in the same round."""
+    """Median times, and ratios to `nn.Linear`."""
     summary: dict[str, dict[str, Any]] = {}
     for task, by_name in times.items():
         plain = by_name["nn.Linear"]
         summary[task] = {}
         for name, seconds in by_name.items():
-            ratios = [mine / theirs for mine, theirs in zip(seconds, plain, strict=True)]
-            low, middle, high = statistics.quantiles(ratios, n=4)
-            summary[task][name] = {
-                "median_ms": round(1e3 * statistics.median(seconds), 4),
-                "ratio": round(middle, 3),
-                "ratio_quartiles": [round(low, 3), round(high, 3)],
-            }
+            median = round(1e3 * statistics.median(seconds), 4)
+            summary[task][name] = {"median_ms": median, **ratio(seconds, plain)}
     return summary
 
 
 def normals_ms(count: int, repeats: int = 30) -> float:
-    """The time of `torch.randn` of that many numbers, the bound of independent noise."""
+    """The time of `torch.randn` of so many numbers, which bounds independent noise from below."""
     seconds = []
     for _ in range(repeats):
         start = time.perf_counter()
@@ -187,7 +195,7 @@ def main() -> None:
     """Time everything, print the table and, if all peers took part, write the results file."""
     parser = argparse.ArgumentParser(description="What noise costs, as ratios to nn.Linear")
     parser.add_argument("--rounds", type=int, default=150, help="timed rounds of each task")
-    parser.add_argument("--out", type=Path, help="where the JSON goes, with or without peers")
+    parser.add_argument("--out", type=Path, help="write the results to this file")
     options = parser.parse_args()
     torch.manual_seed(0)
     peers = peer_layers()
@@ -204,7 +212,7 @@ def main() -> None:
     }
     print(table(summary))
     print(
-        f"\ntorch.randn of {normals:,} numbers, which independent noise cannot do without: "
+        f"\ntorch.randn of {normals:,} numbers, which independent noise needs: "
         f"{drawing['independent_randn_ms']:.3f} ms; of {drawing['factorised_normals']:,}: "
         f"{drawing['factorised_randn_ms']:.3f} ms"
     )
@@ -218,7 +226,9 @@ def main() -> None:
         "drawing": drawing,
     }
     missing = [name for name in PEERS if name not in peers]
-    keep(report, RESULTS, options.out, missing)
+    if not importlib.util.find_spec("numba"):
+        missing.append("numba")
+    write_results(report, RESULTS, options.out, missing)
 
 
 if __name__ == "__main__":

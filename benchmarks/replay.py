@@ -1,15 +1,15 @@
-"""How long a replay of Atari frames takes to sample from and to append to, and what it takes up.
+"""How long a replay of Atari frames takes to sample and to append, and how much it stores.
 
-python benchmarks/replay.py                     # 1M rows, 7.1 GB in a temporary folder
-python benchmarks/replay.py --rows 100000 --folder /data/tmp
+    python benchmarks/replay.py                     # 1M rows, 7.1 GB in a temporary folder
+    python benchmarks/replay.py --rows 100000 --folder /data/tmp
+
+It takes about 3 minutes.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import os
-import platform
 import shutil
 import tempfile
 import time
@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from turns import machine
 
 from noisynet.replay import FrameStore, PrioritisedReplay, UniformReplay
 
@@ -34,7 +35,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Benchmark of noisynet.replay")
     parser.add_argument("--rows", type=int, default=1_000_000, help="capacity in rows")
     parser.add_argument("--folder", type=Path, help="parent of the files (default: temporary)")
-    parser.add_argument("--out", type=Path, default=RESULTS, help="where the JSON goes")
+    parser.add_argument("--out", type=Path, default=RESULTS, help="write the results to this file")
     arguments = parser.parse_args()
     folder = Path(tempfile.mkdtemp(prefix="noisynet-replay-", dir=arguments.folder))
     try:
@@ -51,7 +52,9 @@ def measure(folder: Path, rows: int) -> dict[str, Any]:
     """All figures of a store with `rows` rows of capacity under `folder`."""
     rng = np.random.default_rng(0)
     frames = rng.integers(256, size=(64, 84, 84), dtype=np.uint8)
-    append_us = np.full(2 * rows, np.nan)  # written to, so that it is not counted as the store's
+    append_us = np.full(
+        2 * rows, np.nan
+    )  # written to now, so that it is not counted as the store's
     resident = resident_bytes()
     store = atari_store(folder, rows)
     for t in range(store.ring_rows):
@@ -63,7 +66,7 @@ def measure(folder: Path, rows: int) -> dict[str, Any]:
     timings = {
         "append, filling": spread(append_us[: store.ring_rows]),
         "append, full ring": spread(append_full_us),
-        # Two thousand batches touch most pages of the mapping; the first ones are timed apart.
+        # The first batches touch pages of the mapping for the first time.
         "uniform, first batches": timed(lambda: uniform.sample(BATCH_SIZE, rng), 200, warm_up=0),
         "uniform": timed(lambda: uniform.sample(BATCH_SIZE, rng), 3_000),
         "prioritised": timed(lambda: prioritised.sample(BATCH_SIZE, rng, beta=0.4), 2_000),
@@ -87,7 +90,7 @@ def measure(folder: Path, rows: int) -> dict[str, Any]:
 
 
 def atari_store(folder: Path, rows: int) -> FrameStore:
-    """As much slack as the limit on the files allows."""
+    """A store with as much slack as the limit on the size of its files allows."""
     small = FrameStore(100, (84, 84), num_actions=18)
     limit = LIMIT_BYTES * rows / 1_000_000 - ROUNDING_BYTES
     slack = int(limit // small.layout.nbytes) - rows - 4 - 1
@@ -95,7 +98,7 @@ def atari_store(folder: Path, rows: int) -> FrameStore:
 
 
 def time_append(store: FrameStore, frames: npt.NDArray[np.uint8], step: int) -> float:
-    """Microseconds of one append (and of the begin that an episode's end asks for)."""
+    """Microseconds of one append, and of `begin` after the end of an episode."""
     frame, over = frames[step % len(frames)], step % EPISODE_STEPS == EPISODE_STEPS - 1
     began = time.perf_counter()
     if store.settled(0) == store.written[0]:
@@ -131,29 +134,12 @@ def spread(times_us: list[float] | npt.NDArray[np.float64]) -> dict[str, float]:
 
 
 def resident_bytes() -> int:
-    """Private memory of this process (Linux; 0 elsewhere)."""
+    """Private memory of this process on Linux; 0 elsewhere."""
     status = Path("/proc/self/status")
     if not status.exists():
         return 0
     fields = dict(line.split(":", 1) for line in status.read_text().splitlines())
     return int(fields["RssAnon"].split()[0]) * 1024
-
-
-def machine() -> dict[str, Any]:
-    """What the figures were measured on."""
-    cpu = platform.processor() or platform.machine()
-    info = Path("/proc/cpuinfo")
-    if info.exists():
-        names = [line for line in info.read_text().splitlines() if line.startswith("model name")]
-        cpu = names[0].split(":", 1)[1].strip() if names else cpu
-    return {
-        "cpu": cpu,
-        "cores": os.cpu_count(),
-        "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
-        "system": platform.platform(),
-        "python": platform.python_version(),
-        "numpy": np.__version__,
-    }
 
 
 def show(report: dict[str, Any]) -> None:

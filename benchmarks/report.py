@@ -1,9 +1,9 @@
-"""Time and memory of the report of a full study: 57 games, 7 agents, 3 seeds, 1,197 runs.
+"""The cost of the report of a full study: 57 games, 7 agents, 3 seeds, 200 or 320 evaluations each.
 
-    python benchmarks/report.py    # writes 164 MB of run folders to a temporary folder
+    python benchmarks/report.py    # writes 1,197 run folders, 164 MB in a temporary folder
 
-The study is synthetic, written by the code of the tests. A separate process writes the report;
-its time and peak memory are measured, imports included.
+The study is synthetic, made by the code of the tests. The report is written by a process of its
+own, whose time and peak memory are measured, imports included. It takes about a minute.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ print(summary.runs, summary.files)
 
 
 def write_study(out: Path, seeds: int) -> int:
-    """Write the run folders; returns their number."""
+    """Write the run folders; return their number."""
     path = ROOT / "tests" / "reports" / "synthetic_study.py"
     specification = importlib.util.spec_from_file_location("synthetic_study", path)
     assert specification is not None
@@ -44,7 +44,7 @@ def write_study(out: Path, seeds: int) -> int:
 
 
 def measure(runs: Path, out: Path) -> dict[str, Any]:
-    """Time, peak memory and size of one report."""
+    """Seconds, peak memory and size of one report."""
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     began = time.perf_counter()
     command = [sys.executable, "-c", REPORT, str(runs), str(out)]
@@ -64,7 +64,7 @@ def measure(runs: Path, out: Path) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Write the study and its report, and print and write the results."""
+    """Write the study and its report, print and write the results file."""
     parser = argparse.ArgumentParser(description="A report of the full study")
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--out", type=Path, default=RESULTS, help="where to write the results")

@@ -2,9 +2,9 @@
 
     python benchmarks/throughput.py [RUNS…]
 
-Atari's and MinAtar's come from the results of dqn.py, a3c.py and minatar.py. Others, and any of
-RUNS, come from the logs of runs, which may have shared a machine: they are estimates, not a
-comparison. Throughputs that are not measured again are kept.
+Those of Atari, MinAtar and CartPole come from the results of dqn.py, minatar.py, cartpole.py and
+a3c.py. Others, and any of RUNS, come from the logs of runs, which may have shared a machine: they
+are estimates, not a comparison. Throughputs that are not measured again are kept.
 """
 
 from __future__ import annotations
@@ -24,7 +24,9 @@ SHIPPED = Path(throughput.__file__).with_name(throughput.FILE)
 BENCHMARKS = (
     ("atari", 4, "dqn.json", "update every 4 steps"),
     ("atari", 4, "a3c.json", "two workers"),
+    ("minatar", 1, "a3c.json", "minatar/breakout, two workers"),
     ("minatar", 1, "minatar.json", "update every step"),
+    ("gym", 1, "cartpole.json", "update every step"),
 )
 
 Families = dict[str, dict[str, dict[str, Any]]]
@@ -34,7 +36,10 @@ def from_benchmarks(results: Path = RESULTS) -> Families:
     """The throughput of every agent that the benchmarks have measured."""
     families: Families = {}
     for family, frames_per_step, file, table in BENCHMARKS:
-        for agent, measured in json.loads((results / file).read_text())[table].items():
+        if not (results / file).exists():
+            continue
+        measurements = json.loads((results / file).read_text()).get(table, {})
+        for agent, measured in measurements.items():
             if agent in AGENTS:
                 families.setdefault(family, {})[agent] = {
                     "steps_per_second": measured["steps_per_second"],

@@ -1,4 +1,4 @@
-"""pfrl's A3C on atari/pong: pfrl_a3c.py plain|noisy WORKERS COUNT, where steps are counted."""
+"""pfrl's A3C on atari/pong: pfrl_a3c.py plain|noisy WORKERS COUNT; COUNT is a file."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pfrl
 import torch
-from pong import pong
+from environments import pong
 from torch import nn
 
 noisy, workers, count_path = sys.argv[1] == "noisy", int(sys.argv[2]), sys.argv[3]
@@ -16,28 +16,28 @@ torch.set_num_threads(1)
 count = np.memmap(count_path, np.int64, "r+", shape=(1,))
 
 
-class Game:
-    """A game with the four results of a step that pfrl expects."""
+class FourResults:
+    """Pong with the four results of a step that pfrl expects."""
 
     def __init__(self, index: int) -> None:
-        self.game, self.index = pong(), index
+        self.environment, self.index = pong(), index
 
     def reset(self) -> np.ndarray:
-        """The first observation."""
-        return self.game.reset(seed=self.index)[0]
+        """Start an episode; return the first observation."""
+        return self.environment.reset(seed=self.index)[0]
 
     def step(self, action: int) -> tuple[np.ndarray, float, bool, dict[str, Any]]:
-        """The next one, the reward, whether it was the last, and whether it was cut off."""
-        seen, reward, terminated, truncated, info = self.game.step(action)
-        return seen, reward, terminated, {**info, "needs_reset": truncated}
+        """The next observation, the reward, whether it is terminal, and whether truncated."""
+        observation, reward, terminated, truncated, info = self.environment.step(action)
+        return observation, reward, terminated, {**info, "needs_reset": truncated}
 
     def close(self) -> None:
-        """No more of it."""
-        self.game.close()
+        """Close the emulator."""
+        self.environment.close()
 
 
-def note(_env: Game, _agent: pfrl.agent.Agent, step: int) -> None:
-    """Say how many steps there were."""
+def count_steps(_env: FourResults, _agent: pfrl.agent.Agent, step: int) -> None:
+    """Write the steps of all workers to the file."""
     count[0] = step
 
 
@@ -58,15 +58,15 @@ agent = pfrl.agents.A3C(
     gamma=0.99,
     beta=0.0 if noisy else 0.01,
     max_grad_norm=40.0,
-    phi=lambda seen: np.asarray(seen, dtype=np.float32) / 255,
+    phi=lambda observation: np.asarray(observation, dtype=np.float32) / 255,
 )
 pfrl.experiments.train_agent_async(
     agent=agent,
     outdir=".",
     processes=workers,
-    make_env=lambda index, **_: Game(index),
+    make_env=lambda index, **_: FourResults(index),
     steps=10**9,
     eval_interval=None,
-    global_step_hooks=[note],
+    global_step_hooks=[count_steps],
     random_seeds=list(range(workers)),
 )

@@ -6,14 +6,14 @@ import sys
 
 import numpy as np
 import pfrl
-from pong import pong
+from environments import pong
 from torch import nn
 from turn import Turns
 
 noisy, update_period, warm_up = sys.argv[1] == "noisy", int(sys.argv[2]), int(sys.argv[3])
-# pfrl's own wrappers do not work with today's Gym; these are faster, too.
-game = pong()
-actions = game.action_space.n
+# Gymnasium's preprocessing: pfrl's own wrappers need the older Gym, and are slower.
+environment = pong()
+actions = environment.action_space.n
 network = nn.Sequential(
     pfrl.nn.LargeAtariCNN(),
     nn.Linear(512, actions),
@@ -40,13 +40,13 @@ agent = pfrl.agents.DQN(
     update_interval=update_period,
     target_update_interval=10_000,
     batch_accumulator="sum",
-    phi=lambda seen: np.asarray(seen, dtype=np.float32) / 255,
+    phi=lambda observation: np.asarray(observation, dtype=np.float32) / 255,
 )
-turns, (seen, _) = Turns(warm_up + 200), game.reset(seed=0)
+turns, (observation, _) = Turns(warm_up + 200), environment.reset(seed=0)
 while True:
-    seen, reward, terminated, truncated, _ = game.step(agent.act(seen))
-    agent.observe(seen, reward, terminated, truncated)
+    observation, reward, terminated, truncated, _ = environment.step(agent.act(observation))
+    agent.observe(observation, reward, terminated, truncated)
     if terminated or truncated:
-        seen, _ = game.reset()
+        observation, _ = environment.reset()
     if not turns.step():
         break

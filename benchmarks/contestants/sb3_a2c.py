@@ -1,4 +1,4 @@
-"""stable-baselines3's A2C on atari/pong: sb3_a2c.py ENVIRONMENTS COUNT, where steps are counted."""
+"""stable-baselines3's A2C on atari/pong: sb3_a2c.py ENVIRONMENTS COUNT; COUNT is a file."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import sys
 import gymnasium
 import numpy as np
 import torch
-from sb3_pong import games
+from sb3_environments import make
 from stable_baselines3 import A2C
 from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.torch_layers import BaseFeaturesExtractor
@@ -16,7 +16,7 @@ from torch import nn
 
 
 class Torso(BaseFeaturesExtractor):
-    """A3C's network, as the others have it; the peer's own is Nature DQN's, which is larger."""
+    """A3C's network, as the others have it; the default is Nature DQN's, which is larger."""
 
     def __init__(self, space: gymnasium.spaces.Box) -> None:
         super().__init__(space, 256)
@@ -25,13 +25,13 @@ class Torso(BaseFeaturesExtractor):
             *(nn.Flatten(), nn.Linear(2592, 256), nn.ReLU()),
         )
 
-    def forward(self, seen: torch.Tensor) -> torch.Tensor:
+    def forward(self, observation: torch.Tensor) -> torch.Tensor:
         """The features of both heads."""
-        return self.layers(seen)
+        return self.layers(observation)
 
 
-class Note(BaseCallback):
-    """Says how many steps there were, those of all environments together."""
+class CountSteps(BaseCallback):
+    """Writes the steps of all environments to the file."""
 
     def __init__(self, path: str) -> None:
         super().__init__()
@@ -47,11 +47,11 @@ environments, count_path = int(sys.argv[1]), sys.argv[2]
 torch.set_num_threads(1 if environments == 2 else os.cpu_count() or 1)
 model = A2C(
     "CnnPolicy",
-    games(environments),
+    make("atari/pong", environments),
     n_steps=5,
     ent_coef=0.01,
     policy_kwargs={"features_extractor_class": Torso, "net_arch": []},
     device="cpu",
     seed=0,
 )
-model.learn(10**9, callback=Note(count_path))
+model.learn(10**9, callback=CountSteps(count_path))

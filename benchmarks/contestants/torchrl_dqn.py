@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 
 import torch
-from pong import pong
+from environments import pong
 from tensordict.nn import TensorDictSequential
 from torch import nn
 from torchrl.collectors import Collector
@@ -21,14 +21,14 @@ update_period, warm_up = int(sys.argv[1]), int(sys.argv[2])
 class Scale(nn.Module):
     """Bytes to [0, 1]."""
 
-    def forward(self, seen: torch.Tensor) -> torch.Tensor:
-        """Of any shape."""
-        return seen.float() / 255  # dividing bytes is slower
+    def forward(self, observation: torch.Tensor) -> torch.Tensor:
+        """Observations of any shape."""
+        return observation.float() / 255  # dividing bytes is slower
 
 
-# Gymnasium's preprocessing, so that the replay has bytes: torchrl's own transforms make floats of
-# them, four times as much memory to move.
-game = GymWrapper(pong(), categorical_action_encoding=True)
+# Gymnasium's preprocessing keeps bytes in the replay; torchrl's own transforms make floats of them,
+# four times as much memory to move.
+environment = GymWrapper(pong(), categorical_action_encoding=True)
 network = nn.Sequential(
     Scale(),
     ConvNet(
@@ -40,20 +40,22 @@ network = nn.Sequential(
     ),
     MLP(
         in_features=3136,
-        out_features=int(game.action_spec.n),
+        out_features=int(environment.action_spec.n),
         num_cells=[512],
         activation_class=nn.ReLU,
     ),
 )
-actor = QValueActor(network, spec=game.action_spec, in_keys=["observation"])
-explorer = EGreedyModule(game.action_spec, eps_init=1.0, eps_end=0.1, annealing_num_steps=1_000)
+actor = QValueActor(network, spec=environment.action_spec, in_keys=["observation"])
+explorer = EGreedyModule(
+    environment.action_spec, eps_init=1.0, eps_end=0.1, annealing_num_steps=1_000
+)
 loss = DQNLoss(actor, loss_function="smooth_l1", delay_value=True)
 loss.make_value_estimator(gamma=0.99)
 target = HardUpdate(loss, value_network_update_interval=10_000 // update_period)  # in updates
 optimiser = torch.optim.Adam(loss.parameters(), lr=1e-4)
 replay = ReplayBuffer(storage=LazyTensorStorage(20_000), batch_size=32)
 collector = Collector(
-    game,
+    environment,
     TensorDictSequential(actor, explorer),
     frames_per_batch=update_period,
     total_frames=-1,
@@ -61,7 +63,7 @@ collector = Collector(
     auto_register_policy_transforms=False,  # they are for recurrent networks
 )
 turns, step = Turns(warm_up + 200), 0
-# Nothing is compiled, as with all contestants.
+# Nothing is compiled, as with the other peers.
 for steps in collector:
     replay.extend(steps)
     explorer.step(update_period)
@@ -71,6 +73,6 @@ for steps in collector:
         loss(replay.sample())["loss"].backward()
         optimiser.step()
         target.step()
-    if not all(turns.step() for _ in range(update_period)):
+    if not turns.step(update_period):
         break
 collector.shutdown()

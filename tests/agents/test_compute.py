@@ -280,8 +280,8 @@ def train_pair(agent: ValueAgent, plain: ValueAgent, update: int) -> None:
         one.update.resample(2)
         q.append(one.update.q_values(seen))
         learnt.append(one.learn(batch))
-    np.testing.assert_allclose(*q, rtol=1e-5, atol=1e-5)
-    np.testing.assert_allclose(*(one.error for one in learnt), rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(q[0], q[1], rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(learnt[0].error, learnt[1].error, rtol=1e-4, atol=1e-5)
     assert learnt[0].loss == pytest.approx(learnt[1].loss, rel=1e-5)
     assert largest_difference(agent.online, plain.online) < 1e-5
 

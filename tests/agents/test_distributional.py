@@ -146,7 +146,8 @@ def kl_divergences(m: NDArray[np.float64], p: NDArray[np.float64]) -> NDArray[np
     where = m > 0
     terms = np.zeros_like(m)
     terms[where] = m[where] * np.log(m[where] / p[where])
-    return terms.sum(axis=1)
+    divergences: NDArray[np.float64] = terms.sum(axis=1)
+    return divergences
 
 
 @pytest.mark.parametrize("name", NOISY_DISTRIBUTIONAL_AGENTS)
@@ -178,7 +179,8 @@ def test_double_q_learning_selects_with_the_selectors_sample() -> None:
     assert not np.array_equal(first.learn(batch).error, second.learn(batch).error)
     single = [make("rainbow", "learning.double_q=false") for _ in range(2)]
     single[1].streams["select"].manual_seed(99)
-    np.testing.assert_array_equal(*(agent.learn(batch).error for agent in single))
+    errors = [agent.learn(batch).error for agent in single]
+    np.testing.assert_array_equal(errors[0], errors[1])
 
 
 def test_the_target_of_terminal_transitions_is_the_reward() -> None:
@@ -322,8 +324,8 @@ def train_pair(plain: ValueAgent, other: ValueAgent, updates: int) -> None:
             agent.update.resample(2)
             q.append(agent.update.q_values(seen))
             errors.append(agent.learn(batch).error)
-        np.testing.assert_allclose(*q, rtol=1e-3, atol=1e-4)
-        np.testing.assert_allclose(*errors, rtol=1e-3, atol=1e-4)
+        np.testing.assert_allclose(q[0], q[1], rtol=1e-3, atol=1e-4)
+        np.testing.assert_allclose(errors[0], errors[1], rtol=1e-3, atol=1e-4)
 
 
 def largest_difference(first: dict[str, Tensor], second: dict[str, Tensor]) -> float:

@@ -137,7 +137,7 @@ def test_loss_errors_and_gradients_equal_those_of_autograd(
     batch = make_batch(31, seed=3, spec=spec, weight=weight)  # not a multiple of the blocks
     learnt = [agent.learn(batch) for agent in agents]
     assert learnt[0].loss == pytest.approx(learnt[1].loss, rel=1e-5)
-    np.testing.assert_allclose(*(one.error for one in learnt), rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(learnt[0].error, learnt[1].error, rtol=1e-4, atol=1e-5)
     found, expected = (gradients(agent) for agent in agents)
     for parameter, gradient in expected.items():
         largest = float(gradient.abs().max())
@@ -192,10 +192,10 @@ def test_a_state_can_be_restored_with_another_compute(
     other.restore(*snapshot(source))
     seen = observations(2, seed=8, spec=spec)
     values = [agent.update.q_values(seen) for agent in (source, other)]
-    np.testing.assert_allclose(*values, rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(values[0], values[1], rtol=1e-5, atol=1e-5)
     for seed in range(3, 6):
         learnt = [agent.learn(make_batch(seed=seed, spec=spec)) for agent in (source, other)]
-        np.testing.assert_allclose(*(one.error for one in learnt), rtol=1e-4, atol=1e-4)
+        np.testing.assert_allclose(learnt[0].error, learnt[1].error, rtol=1e-4, atol=1e-4)
     before, after = (parameters(agent.online) for agent in (source, other))
     for name, value in before.items():
         torch.testing.assert_close(after[name], value, rtol=0, atol=1e-5, msg=name)

@@ -154,6 +154,7 @@ def test_a_pass_uses_the_current_weights(
     x = torch.randn(7, 3, dtype=torch.float64)
     product = torch.einsum("...qp,np->...nq", layer.weight, x)
     expected = product if rows is None else product.diagonal(dim1=0, dim2=1).t()
+    assert layer.bias is not None
     torch.testing.assert_close(layer(x), expected + layer.bias)
 
 

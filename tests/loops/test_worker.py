@@ -14,7 +14,6 @@ from noisynet.agents import ActorCriticAgent
 from noisynet.config import ActorCriticConfig, build_config
 from noisynet.envs import make_environment
 from noisynet.layers import sigma_summary
-from noisynet.loops import worker as module
 from noisynet.loops.channel import Channel
 from noisynet.loops.messages import (
     GO,
