@@ -11,8 +11,6 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 ROOT = Path(__file__).parent.parent
 BUNDLES = ("all", "dev")
 
@@ -75,7 +73,6 @@ def test_the_layers_need_torch_and_numpy_only(tmp_path: Path) -> None:
     assert "ModuleNotFoundError" in refused.stderr
 
 
-@pytest.mark.xfail(strict=False, reason="the networks import numba")
 def test_cartpole_trains_without_numba(tmp_path: Path) -> None:
     arguments = [
         *("train", "noisynet-dqn", "gym/CartPole-v1", "--frames", "300", "--name", "run"),

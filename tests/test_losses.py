@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import math
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -185,10 +186,12 @@ def test_transitions_of_a_batch_are_projected_separately() -> None:
     assert torch.equal(together, torch.cat(alone))
 
 
-probabilities = st.lists(st.floats(0, 1), min_size=5, max_size=5).filter(lambda p: sum(p) > 0.1)
+# Other tests flush denormal numbers in this process, so none are generated.
+floats = partial(st.floats, allow_subnormal=False)
+probabilities = st.lists(floats(0, 1), min_size=5, max_size=5).filter(lambda p: sum(p) > 0.1)
 
 
-@given(before=probabilities, reward=st.floats(-50, 50), discount=st.floats(0, 1))
+@given(before=probabilities, reward=floats(-50, 50), discount=floats(0, 1))
 @settings(deadline=None)
 def test_a_projection_is_a_distribution(
     before: list[float], reward: float, discount: float
@@ -198,7 +201,7 @@ def test_a_projection_is_a_distribution(
     assert projected.sum() == pytest.approx(1, abs=1e-9)
 
 
-@given(before=probabilities, discount=st.floats(0, 1), shift=st.floats(-1, 1))
+@given(before=probabilities, discount=floats(0, 1), shift=floats(-1, 1))
 @settings(deadline=None)
 def test_the_projection_preserves_the_mean_where_nothing_is_clipped(
     before: list[float], discount: float, shift: float

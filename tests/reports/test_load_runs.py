@@ -104,7 +104,7 @@ def test_an_unreadable_run_is_skipped(write_run: WriteRun) -> None:
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({"agent": "rainbow"}, "has agent 'rainbow', expected one of dqn, noisynet-dqn"),
+        ({"agent": "sarsa"}, "has agent 'sarsa', expected one of dqn, noisynet-dqn"),
         ({"environment": "nes/mario"}, "expected an environment as atari/<rom>, minatar/<game>"),
         ({"environment": "atari/adventure"}, "atari has no game 'adventure'"),
         ({"environment": 3}, "environment missing or of the wrong type"),
