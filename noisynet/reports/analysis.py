@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
@@ -10,9 +10,8 @@ from typing import Final
 import numpy as np
 
 from noisynet import paper
-from noisynet.reports.agents import BASELINE, FACTORISED_A3C, AgentKind, Contender
-from noisynet.reports.load_metrics import NoiseMode
-from noisynet.reports.load_runs import FAMILY_TITLES
+from noisynet.reports.agents import FACTORISED_A3C, AgentKind, Contender
+from noisynet.reports.load_runs import FAMILY_TITLES, NoiseMode
 from noisynet.reports.published import (
     REFERENCES,
     PublishedScore,
@@ -24,9 +23,6 @@ from noisynet.reports.scores import (
     Estimate,
     Floats,
     Reference,
-    Statistic,
-    Strata,
-    Tally,
     estimate,
     human_normalised,
     mean_over_seeds,
@@ -42,83 +38,100 @@ PUBLISHED_FRAMES: Final[dict[AgentKind, int]] = {
 }
 """Training frames of the published agents."""
 
-BASELINES: Final = {"DQN": "dqn", "Dueling": "dueling", "A3C": "a3c"}
-"""The baselines of the paper's three comparisons, by title."""
-
-OTHER_BASELINES: Final = {"C51": "c51", "Rainbow": "rainbow-without-noise"}
-"""The baselines of agents that are not in the paper, by title."""
-
-
-@dataclass(frozen=True)
-class Normaliser:
-    """Normalises scores of different environments.
-
-    Attributes:
-        label: of an axis, as in "human-normalised score (%)".
-        sentence: explains 0 and 100.
-        references: by task; tasks without one are in no aggregate.
-    """
-
-    label: str
-    sentence: str
-    references: Mapping[str, Reference]
-
-
-def make_normaliser(study: Study, references: ReferenceName = "unrounded") -> Normaliser:
-    """Human and random scores for Atari; the measured range elsewhere."""
-    if study.family == "atari":
-        known = atari_references(references)
-        return Normaliser(
-            "human-normalised score (%)",
-            "Scores are human-normalised by Eq. 18: 0 is a random agent, 100 a human "
-            f"({REFERENCES[references]}).",
-            {task: known[task_game(task)[1]] for task in study.tasks},
-        )
-    measured = {task: _range(study, task) for task in study.tasks}
-    return Normaliser(
-        "normalised score (%)",
-        f"{FAMILY_TITLES[study.family]} has no human scores. Scores are normalised in each "
-        "environment by what was measured here: 0 is the lowest and 100 the highest evaluation of "
-        "any run. They compare agents within this report only.",
-        {task: found for task, found in measured.items() if found is not None},
-    )
-
-
-def _range(study: Study, task: str) -> Reference | None:
-    """The lowest and the highest evaluation on a task; None if they are equal."""
-    curves = [
-        study.curves(contender, task, unfinished=True).ravel() for contender in study.contenders
-    ]
-    scores = np.concatenate(curves)
-    scores = scores[~np.isnan(scores)]
-    if not scores.size or scores.min() == scores.max():
-        return None
-    return Reference(float(scores.min()), float(scores.max()))
-
 
 @dataclass(frozen=True)
 class Analysis:
     """The statistics of a study.
 
+    Scores of different environments are normalised: on Atari by human and random scores, elsewhere
+    by the measured range.
+
     Attributes:
         study: the runs.
-        normaliser: of their scores.
-        seed: of the bootstrap.
+        reference_name: which human and random scores.
     """
 
     study: Study
-    normaliser: Normaliser
-    seed: int = 0
+    reference_name: ReferenceName = "unrounded"
+
+    # --- normalisation ---------------------------------------------------------------------------
+
+    @cached_property
+    def references(self) -> dict[str, Reference]:
+        """By task; tasks in which every score is the same have none and are in no aggregate."""
+        if self.study.family == "atari":
+            known = atari_references(self.reference_name)
+            return {task: known[task_game(task)[1]] for task in self.study.tasks}
+        references = {}
+        for task in self.study.tasks:
+            curves = [
+                self.study.curves(contender, runs).ravel()
+                for (contender, found), runs in self.study.cells.items()
+                if found == task
+            ]
+            scores = np.concatenate(curves)
+            scores = scores[~np.isnan(scores)]
+            if scores.size and scores.min() < scores.max():
+                references[task] = Reference(float(scores.min()), float(scores.max()))
+        return references
+
+    @property
+    def label(self) -> str:
+        """Of an axis of normalised scores."""
+        human = "human-" if self.study.family == "atari" else ""
+        return f"{human}normalised score (%)"
+
+    @property
+    def normalisation(self) -> str:
+        """A sentence that explains 0 and 100."""
+        if self.study.family == "atari":
+            return (
+                "Scores are human-normalised by Eq. 18: 0 is a random agent, 100 a human "
+                f"({REFERENCES[self.reference_name]})."
+            )
+        return (
+            f"{FAMILY_TITLES[self.study.family]} has no human scores. Scores are normalised in "
+            "each environment by what was measured here: 0 is the lowest and 100 the highest "
+            "evaluation of any run. They compare agents within this report only."
+        )
 
     def tasks(self, *contenders: Contender) -> list[str]:
         """The tasks with a reference on which each of the contenders has complete runs."""
-        known = self.normaliser.references
-        return [task for task in self.study.tasks_of(*contenders) if task in known]
+        return [task for task in self.study.tasks_of(*contenders) if task in self.references]
 
-    @cached_property
-    def not_normalised(self) -> list[str]:
-        """Tasks without a reference."""
-        return [task for task in self.study.tasks if task not in self.normaliser.references]
+    # --- one contender ---------------------------------------------------------------------------
+
+    def normalised(self, contender: Contender, tasks: Sequence[str]) -> list[Floats]:
+        """Normalised scores of a contender's complete runs on each task."""
+        return [
+            human_normalised(self.study.scores(contender, task), self.references[task])
+            for task in tasks
+        ]
+
+    def mean_score(self, contender: Contender, task: str, published: bool = False) -> float | None:
+        """The mean score over complete runs, or the published one; None if there is none."""
+        if published:
+            score = self.published(contender, task)
+            return None if score is None else score.mean
+        scores = self.study.scores(contender, task)
+        return float(scores.mean()) if scores.size else None
+
+    def mean_curve(self, contender: Contender, task: str, noise: NoiseMode | None = None) -> Floats:
+        """Mean score over complete runs at each evaluation: [K]."""
+        runs = self.study.complete(contender, task)
+        return mean_over_seeds(self.study.curves(contender, runs, noise))
+
+    def median_curve(
+        self, contender: Contender, tasks: Sequence[str], noise: NoiseMode | None = None
+    ) -> Floats:
+        """Median over tasks of the normalised mean curves: [K], as in Fig. 2."""
+        curves = [
+            human_normalised(self.mean_curve(contender, task, noise), self.references[task])
+            for task in tasks
+        ]
+        return np.asarray(np.median(curves, axis=0))  # NaN if a task has no evaluation
+
+    # --- two contenders --------------------------------------------------------------------------
 
     def compared_with(self, baseline: str, *, factorised_a3c: bool = False) -> list[Contender]:
         """The contenders of a baseline agent and of its NoisyNet version, if they have runs.
@@ -130,71 +143,41 @@ class Analysis:
         return [
             contender
             for contender in self.study.contenders
-            if baseline in (contender.agent, BASELINE.get(contender.agent))
+            if baseline in (contender.agent, contender.style.baseline)
             and (factorised_a3c or contender.agent != FACTORISED_A3C)
         ]
-
-    # --- one contender ---------------------------------------------------------------------------
-
-    def strata(
-        self, contender: Contender, tasks: Sequence[str], noise: NoiseMode | None = None
-    ) -> Strata:
-        """Normalised scores of a contender's complete runs."""
-        references = self.normaliser.references
-        return Strata.of(
-            [
-                human_normalised(self.study.scores(contender, task, noise), references[task])
-                for task in tasks
-            ]
-        )
-
-    def estimate(
-        self, statistic: Statistic, contender: Contender, tasks: Sequence[str]
-    ) -> Estimate:
-        """A statistic of a contender's normalised scores, with its confidence interval."""
-        return estimate(statistic, self.strata(contender, tasks), seed=self.seed)
-
-    def mean_curve(self, contender: Contender, task: str, noise: NoiseMode | None = None) -> Floats:
-        """Mean score over complete runs at each evaluation: [K]."""
-        return mean_over_seeds(self.study.curves(contender, task, noise=noise))
-
-    def median_curve(
-        self, contender: Contender, tasks: Sequence[str], noise: NoiseMode | None = None
-    ) -> Floats:
-        """Median over tasks of the normalised mean curves: [K], as in Fig. 2."""
-        references = self.normaliser.references
-        curves = [
-            human_normalised(self.mean_curve(contender, task, noise), references[task])
-            for task in tasks
-        ]
-        return np.asarray(np.median(curves, axis=0))  # NaN if a task has no evaluation
-
-    # --- two contenders --------------------------------------------------------------------------
-
-    def relative(self, noisy: Contender, baseline: Contender) -> dict[str, float]:
-        """Eq. 19 on each task on which both have complete runs."""
-        return {
-            task: relative_score(
-                float(self.study.scores(noisy, task).mean()),
-                float(self.study.scores(baseline, task).mean()),
-                self.normaliser.references[task],
-            )
-            for task in self.tasks(noisy, baseline)
-        }
-
-    def tally(self, noisy: Contender, baseline: Contender) -> Tally:
-        """Wins, ties and losses of the mean score over tasks."""
-        pairs = [
-            [float(self.study.scores(contender, task).mean()) for contender in (noisy, baseline)]
-            for task in self.study.tasks_of(noisy, baseline)
-        ]
-        return tally([pair[0] for pair in pairs], [pair[1] for pair in pairs])
 
     def improvement(self, noisy: Contender, baseline: Contender) -> Estimate:
         """The probability that a run of `noisy` scores higher than one of `baseline`."""
         tasks = self.tasks(noisy, baseline)
-        both = (self.strata(contender, tasks) for contender in (noisy, baseline))
-        return estimate(probability_of_improvement, *both, seed=self.seed)
+        both = (self.normalised(contender, tasks) for contender in (noisy, baseline))
+        return estimate(probability_of_improvement, *both)
+
+    def relative(
+        self, noisy: Contender, baseline: Contender, *, published: bool = False
+    ) -> dict[str, float]:
+        """Eq. 19 of measured or published scores, on tasks on which both have complete runs."""
+        return {
+            task: relative_score(*both, self.references[task])
+            for task, both in self._mean_scores(noisy, baseline, published).items()
+            if task in self.references
+        }
+
+    def tally(self, noisy: Contender, baseline: Contender, *, published: bool = False) -> str:
+        """Wins/ties/losses of the mean score over tasks; a dash without tasks."""
+        scores = self._mean_scores(noisy, baseline, published).values()
+        return tally(*zip(*scores, strict=True)) if scores else "–"
+
+    def _mean_scores(
+        self, noisy: Contender, baseline: Contender, published: bool
+    ) -> dict[str, tuple[float, float]]:
+        """The mean scores of both, on each task on which both have complete runs."""
+        found = {}
+        for task in self.study.tasks_of(noisy, baseline):
+            ours, theirs = (self.mean_score(one, task, published) for one in (noisy, baseline))
+            if ours is not None and theirs is not None:
+                found[task] = (ours, theirs)
+        return found
 
     # --- published -------------------------------------------------------------------------------
 
@@ -202,32 +185,17 @@ class Analysis:
         """The published score of an agent on a game, for contenders without a variant."""
         if self.study.family != "atari" or contender.variant:
             return None
-        return (
-            published_scores().get(contender.agent, {}).get(table_label(task))
-        )  # None with other options
+        # None with other options
+        return published_scores().get(contender.agent, {}).get(table_label(task))
 
-    def published_strata(self, contender: Contender, tasks: Sequence[str]) -> Strata | None:
-        """Normalised published scores, one per task; None unless all are published."""
-        found = [self.published(contender, task) for task in tasks]
-        if not tasks or any(score is None for score in found):
-            return None
-        references = self.normaliser.references
-        return Strata.of(
-            [
-                human_normalised(score.mean, references[task])
-                for score, task in zip(found, tasks, strict=True)
-                if score is not None
-            ]
-        )
-
-    def published_relative(
-        self, noisy: Contender, baseline: Contender, tasks: Sequence[str]
-    ) -> dict[str, float]:
-        """Eq. 19 of published scores, on tasks for which both are published."""
-        found = {}
+    def published_normalised(
+        self, contender: Contender, tasks: Sequence[str]
+    ) -> list[Floats] | None:
+        """Normalised published scores, one for each task; None unless all are published."""
+        found = []
         for task in tasks:
-            scores = self.published(noisy, task), self.published(baseline, task)
-            if scores[0] is not None and scores[1] is not None:
-                reference = self.normaliser.references[task]
-                found[task] = relative_score(scores[0].mean, scores[1].mean, reference)
-        return found
+            score = self.published(contender, task)
+            if score is None:
+                return None
+            found.append(human_normalised([score.mean], self.references[task]))
+        return found or None

@@ -3,27 +3,22 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import numpy as np
 
 from noisynet.envs import parse_environment
 from noisynet.reports.agents import AGENTS, STYLES
-from noisynet.reports.load_metrics import (
-    Curve,
-    NoiseMode,
-    Timing,
-    curves_of,
-    read_evaluations_and_sigma,
-    read_timing,
-)
 from noisynet.reports.scores import Floats
-from noisynet.runs import RunError, RunFolder, find_run_folders
+from noisynet.runs import RunDamaged, RunError, RunFolder, find_run_folders, read_metrics
 from noisynet.runs.encoding import flatten
+
+NoiseMode = Literal["on", "off"]
 
 FAMILY_TITLES: Final = {
     "atari": "Atari",
@@ -33,19 +28,16 @@ FAMILY_TITLES: Final = {
 }
 """Families of environments, and their titles."""
 
+SIGMA_POINTS: Final = 200
+"""Σ̄ is sampled at this many points of the budget: a plot cannot show every training row."""
+
 # Settings on which runs of one contender may differ: identity, protocol and logging.
 _NOT_SETTINGS: Final = (
-    "agent",
-    "environment",
-    "environment_options",
-    "seed",
-    "frames",
-    "evaluation",
-    "max_episode_frames",
-    "checkpoint_period_frames",
-    "log_period_steps",
-    "threads",
+    *("agent", "environment", "environment_options", "seed", "frames", "evaluation"),
+    *("max_episode_frames", "checkpoint_period_frames", "log_period_steps", "threads"),
 )
+# The integers that a configuration must have, and their least values.
+_LEAST: Final = {"seed": 0, "frames": 1, "evaluation.period_frames": 1, "evaluation.frames": 1}
 
 
 class ReportError(Exception):
@@ -77,6 +69,20 @@ class Protocol:
 
 
 @dataclass(frozen=True)
+class Timing:
+    """The duration of a run, including work repeated after interruptions."""
+
+    training_seconds: float = 0.0
+    evaluation_seconds: float = 0.0
+    steps: float = 0.0
+
+    @property
+    def steps_per_second(self) -> float:
+        """Of training; NaN if nothing was timed."""
+        return self.steps / self.training_seconds if self.training_seconds > 0 else math.nan
+
+
+@dataclass(frozen=True)
 class Run:
     """One run folder.
 
@@ -89,7 +95,8 @@ class Run:
         protocol: its budget and evaluations.
         settings: everything else in its configuration, by dotted key, as JSON.
         score_noise: the noise mode whose curve is the run's score.
-        curves: by noise mode; agents without noise have only "off".
+        curves: by noise mode, the score of each evaluation [K], the first after one period, NaN
+            where there is none; agents without noise have only "off".
         sigma: Σ̄ by layer, [SIGMA_POINTS]; NaN at points without a row.
         timing: its duration.
         state: of status.json.
@@ -104,7 +111,7 @@ class Run:
     protocol: Protocol
     settings: Mapping[str, str]
     score_noise: NoiseMode
-    curves: Mapping[NoiseMode, Curve] = field(repr=False)
+    curves: Mapping[NoiseMode, Floats] = field(repr=False)
     sigma: Mapping[str, Floats] = field(repr=False)
     timing: Timing
     state: str
@@ -116,10 +123,9 @@ class Run:
         return _printable(self.path)
 
     @property
-    def curve(self) -> Curve:
+    def curve(self) -> Floats:
         """The curve of the run's score."""
-        empty = Curve(np.empty(0, np.int64), np.empty(0))
-        return self.curves.get(self.score_noise, empty)
+        return self.curves.get(self.score_noise, np.empty(0))
 
     @property
     def family(self) -> str:
@@ -127,21 +133,11 @@ class Run:
         return parse_environment(self.environment)[0]
 
 
-@dataclass(frozen=True)
-class SkippedFolder:
-    """A folder that cannot be loaded, and why."""
-
-    path: Path
-    reason: str
-
-    @property
-    def name(self) -> str:
-        """The folder's path as valid UTF-8."""
-        return _printable(self.path)
-
-
 def _printable(path: Path) -> str:
     return os.fsencode(path).decode("utf-8", "replace")
+
+
+# --- folders -------------------------------------------------------------------------------------
 
 
 def find_runs(paths: Sequence[Path]) -> list[Path]:
@@ -170,14 +166,14 @@ def find_runs(paths: Sequence[Path]) -> list[Path]:
     return sorted(found.values())
 
 
-def read_runs(folders: Sequence[Path]) -> tuple[list[Run], list[SkippedFolder]]:
-    """Load every folder; those that cannot be loaded are returned with the reason."""
-    runs, skipped = [], []
+def read_runs(folders: Sequence[Path]) -> tuple[list[Run], dict[str, str]]:
+    """Load every folder; those that cannot be loaded are returned by name, with the reason."""
+    runs, skipped = [], {}
     for folder in folders:
         try:
             runs.append(read_run(folder))
         except (RunError, ReportError) as error:
-            skipped.append(SkippedFolder(folder, str(error)))
+            skipped[_printable(folder)] = str(error)
     return runs, skipped
 
 
@@ -190,28 +186,26 @@ def read_run(path: Path) -> Run:
     """
     folder = RunFolder(path)
     config = _checked_config(folder)
-    protocol = Protocol(
-        config["frames"],
-        config["evaluation"]["period_frames"],
-        config["evaluation"]["frames"],
-        config["max_episode_frames"] or 0,
-    )
+    evaluation = config["evaluation"]
+    limit = config.get("max_episode_frames") or 0
+    protocol = Protocol(config["frames"], evaluation["period_frames"], evaluation["frames"], limit)
     noisy = STYLES[config["agent"]].noisy
     rows, sigma = read_evaluations_and_sigma(folder.metrics_path, config["frames"], noisy)
-    curves, remarks = curves_of(folder.metrics_path, rows, protocol.period_frames)
+    curves, remarks = _curves(folder.metrics_path, rows, protocol)
     status = folder.read_status() or {}
     state = str(status.get("state", "no status"))
     if state == "failed":
         remarks.append(f"failed: {status.get('reason', 'no reason given')}")
+    settings = {key: value for key, value in config.items() if key not in _NOT_SETTINGS}
     return Run(
         path=path,
         agent=config["agent"],
         environment=config["environment"],
-        options=json.dumps(config["environment_options"], sort_keys=True),
+        options=json.dumps(config.get("environment_options", {}), sort_keys=True),
         seed=config["seed"],
         protocol=protocol,
-        settings=_settings(config),
-        score_noise=config["exploration"].get("evaluation", "on") if noisy else "off",
+        settings={key: json.dumps(value) for key, value in flatten(settings).items()},
+        score_noise=config.get("exploration", {}).get("evaluation", "on") if noisy else "off",
         curves=curves,
         sigma=sigma,
         timing=read_timing(folder.timing_path),
@@ -220,24 +214,14 @@ def read_run(path: Path) -> Run:
     )
 
 
-# --- configuration -------------------------------------------------------------------------------
-
-
 def _checked_config(folder: RunFolder) -> dict[str, Any]:
     config = folder.read_config()
-    given = config.get("evaluation")
-    evaluation = given if isinstance(given, dict) else {}
-    found = {
-        "seed": config.get("seed"),
-        "frames": config.get("frames"),
-        "evaluation.period_frames": evaluation.get("period_frames"),
-        "evaluation.frames": evaluation.get("frames"),
-    }
-    wrong = [key for key in ("agent", "environment") if not isinstance(config.get(key), str)]
+    flat = flatten(config)
+    wrong = [key for key in ("agent", "environment") if not isinstance(flat.get(key), str)]
     wrong += [
         key
-        for key, value in found.items()
-        if not isinstance(value, int) or value < (0 if key == "seed" else 1)
+        for key, least in _LEAST.items()
+        if not isinstance(flat.get(key), int) or flat[key] < least
     ]
     if wrong:
         raise ReportError(
@@ -253,15 +237,102 @@ def _checked_config(folder: RunFolder) -> dict[str, Any]:
         parse_environment(config["environment"])
     except ValueError as error:
         raise ReportError(f"{folder.config_path}: {error}; leave this folder out") from error
-    defaults: dict[str, Any] = {
-        "max_episode_frames": None,
-        "environment_options": {},
-        "exploration": {},
-    }
-    return {**defaults, **config}
+    return config
 
 
-def _settings(config: Mapping[str, Any]) -> dict[str, str]:
-    """The settings that define the agent, by dotted key."""
-    settings = {key: value for key, value in config.items() if key not in _NOT_SETTINGS}
-    return {key: json.dumps(value) for key, value in flatten(settings).items()}
+# --- metrics.jsonl and timing.jsonl --------------------------------------------------------------
+
+_TRAIN: Final = b'{"kind":"train","frames":'
+
+
+def read_evaluations_and_sigma(
+    path: Path, budget_frames: int, noisy: bool
+) -> tuple[list[dict[str, Any]], dict[str, Floats]]:
+    """The evaluation rows of a run, and Σ̄ of each layer [SIGMA_POINTS].
+
+    A run of the paper's length has a hundred thousand rows. Their kind is read from the first bytes
+    of each line, and only the needed ones are decoded.
+    """
+    others: list[bytes] = []
+    sampled: dict[int, bytes] = {}
+    for line in _lines(path):
+        if not line.startswith((b'{"kind":"episode"', b'{"kind":"train"')):
+            others.append(line)
+        elif noisy and line.startswith(_TRAIN):
+            frames = int(line[len(_TRAIN) : line.index(b",", len(_TRAIN))])
+            sampled[min(frames * SIGMA_POINTS // budget_frames, SIGMA_POINTS - 1)] = line
+    sigma: dict[str, Floats] = {}
+    for point, row in zip(sampled, _decoded(path, list(sampled.values())), strict=True):
+        for layer, value in (row.get("sigma") or {}).items():
+            sigma.setdefault(layer, np.full(SIGMA_POINTS, np.nan))[point] = float(value)
+    rows = [row for row in _decoded(path, others) if row.get("kind") == "evaluation"]
+    return rows, sigma
+
+
+def read_timing(path: Path) -> Timing:
+    """The duration of a run, from its timing.jsonl."""
+    training = evaluation = steps = 0.0
+    for row in _decoded(path, _lines(path)):
+        seconds = float(row.get("seconds", 0.0))
+        if row.get("kind") == "train":
+            training += seconds
+            steps += seconds * float(row.get("steps_per_second", 0.0))
+        else:
+            evaluation += seconds
+    return Timing(training, evaluation, steps)
+
+
+def _lines(path: Path) -> list[bytes]:
+    """Complete lines; a last line without a line end is dropped."""
+    try:
+        return path.read_bytes().split(b"\n")[:-1]
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        raise RunDamaged(f"cannot read {path}: {error.strerror}") from error
+
+
+def _decoded(path: Path, lines: Sequence[bytes]) -> list[dict[str, Any]]:
+    """Lines as rows, decoded together: faster than one by one. Non-finite numbers stay strings."""
+    try:
+        rows: list[Any] = json.loads(b"[" + b",".join(lines) + b"]")
+    except ValueError:
+        rows = [None]
+    if not all(isinstance(row, dict) for row in rows):
+        return read_metrics(path)  # raises an error with the number of the damaged line
+    return rows
+
+
+def _curves(
+    path: Path, rows: Sequence[Mapping[str, Any]], protocol: Protocol
+) -> tuple[dict[NoiseMode, Floats], list[str]]:
+    """The curve of each noise mode, and remarks for the table of runs."""
+    found: dict[NoiseMode, dict[int, float]] = {}
+    partial = broken = 0
+    for row in rows:
+        try:
+            noise, frames, score = row["noise"], int(row["frames"]), float(row["score"])
+        except (KeyError, TypeError, ValueError) as error:
+            raise RunDamaged(
+                f"{path} has an evaluation row without noise, frames or score: {dict(row)}"
+            ) from error
+        if not math.isfinite(score):
+            broken += 1
+            continue
+        # With several environments an evaluation comes a few frames after its period.
+        found.setdefault(noise, {})[max(frames // protocol.period_frames, 1)] = score
+        partial += not row.get("completed", True)
+    remarks = []
+    if partial:
+        remarks.append(
+            f"{partial} of {len(rows)} evaluations completed no episode: their scores are partial "
+            "returns"
+        )
+    if broken:
+        remarks.append(f"{broken} evaluations without a finite score are ignored")
+    curves = {}
+    for mode, scores in found.items():
+        curves[mode] = np.full(max(scores), np.nan)
+        for point, score in scores.items():
+            curves[mode][point - 1] = score
+    return curves, remarks

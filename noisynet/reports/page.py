@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 from typing import Final
@@ -12,15 +12,16 @@ from typing import Final
 from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
 
-from noisynet.reports.load_runs import SkippedFolder
-from noisynet.reports.plotting import RenderedFigure
-from noisynet.reports.table_formats import Table
+from noisynet.reports.plotting import ReportFigure
+from noisynet.reports.table_formats import Table, TableFormat, render_table
 
 _SVG_BYTES: Final = 400_000
 """Larger figures are embedded as PNG: fifty vector panels make a page slow."""
-_MAX_OPEN_ROWS: Final = 60
-_PIXELS_PER_INCH: Final = 140
-"""Larger than on paper: seven inches fill the page."""
+_TABLE_FILES: Final[tuple[tuple[str, TableFormat, str], ...]] = (
+    ("Markdown", "markdown", "md"),
+    ("CSV", "csv", "csv"),
+    ("LaTeX", "latex", "tex"),
+)
 
 
 @dataclass(frozen=True)
@@ -29,32 +30,21 @@ class PageItem:
 
     Attributes:
         name: its anchor, within its section.
-        title: for the table of contents.
-        files: links to its files, as (label, path relative to the page).
+        title: its heading.
+        files: a label, a path relative to the page and the content of each of its files.
         table: if the item is a table.
         image: a data URI, if the item is a figure.
         caption: of the figure.
-        width: of the figure, in pixels.
+        width: of the figure, in inches on paper.
     """
 
     name: str
     title: str
-    files: tuple[tuple[str, str], ...]
+    files: Sequence[tuple[str, str, bytes]]
     table: Table | None = None
     image: str = ""
     caption: str = ""
-    width: int = 0
-
-    @property
-    def collapsed(self) -> bool:
-        """Whether a table is collapsed because it is long."""
-        return self.table is not None and len(self.table.rows) > _MAX_OPEN_ROWS
-
-    def is_numeric(self, column: int) -> bool:
-        """Whether a column of the table has numbers, which are right-aligned."""
-        return self.table is not None and any(
-            row[column].value is not None for row in self.table.rows
-        )
+    width: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -63,37 +53,37 @@ class Section:
 
     name: str
     heading: str
-    lines: tuple[str, ...]
-    notes: tuple[str, ...]
-    items: tuple[PageItem, ...]
+    lines: Sequence[str]
+    notes: Sequence[str]
+    items: Sequence[PageItem]
 
 
-def table_item(table: Table, paths: Sequence[tuple[str, str]]) -> PageItem:
-    """A table for the page."""
-    return PageItem(table.name, table.title, tuple(paths), table=table)
+def table_item(table: Table, study: str) -> PageItem:
+    """A table for the page and as files."""
+    files = [
+        (label, f"tables/{study}/{table.name}.{extension}", render_table(table, form).encode())
+        for label, form, extension in _TABLE_FILES
+    ]
+    return PageItem(table.name, table.title, files, table=table)
 
 
-def figure_item(image: RenderedFigure, paths: Sequence[tuple[str, str]]) -> PageItem:
-    """A figure embedded in the page."""
-    kind, data = ("svg+xml", image.svg) if len(image.svg) < _SVG_BYTES else ("png", image.png)
-    uri = f"data:image/{kind};base64,{base64.b64encode(data).decode()}"
-    figure = image.figure
+def figure_item(figure: ReportFigure, study: str) -> PageItem:
+    """A figure embedded in the page and as files."""
+    png, svg = figure.render()
+    kind, data = ("svg+xml", svg) if len(svg) < _SVG_BYTES else ("png", png)
+    path = f"figures/{study}/{figure.name}"
     return PageItem(
         figure.name,
         figure.title,
-        tuple(paths),
-        image=uri,
+        [("PNG", f"{path}.png", png), ("SVG", f"{path}.svg", svg)],
+        image=f"data:image/{kind};base64,{base64.b64encode(data).decode()}",
         caption=figure.caption,
-        width=round(image.width_inches * _PIXELS_PER_INCH),
+        width=figure.drawn.get_figwidth(),
     )
 
 
 def render_page(
-    title: str,
-    opening: Sequence[str],
-    sections: Sequence[Section],
-    skipped: Sequence[SkippedFolder],
-    closing: str,
+    opening: str, sections: Sequence[Section], skipped: Mapping[str, str], closing: str
 ) -> str:
     """Render the page as HTML, with everything that comes from runs escaped.
 
@@ -105,7 +95,6 @@ def render_page(
         autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
     return environment.from_string(_resource("page.html")).render(
-        title=title,
         opening=opening,
         sections=sections,
         skipped=skipped,

@@ -7,13 +7,13 @@ Table 3 to whole points; ≠ different.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
-from dataclasses import astuple, dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Final, Literal, TextIO
 
 import numpy as np
 
-from noisynet.reports.agents import AGENTS, BASELINE, STYLES
+from noisynet.reports.agents import AGENTS, STYLES
 from noisynet.reports.published import (
     PRINTED,
     ReferenceName,
@@ -23,21 +23,12 @@ from noisynet.reports.published import (
 )
 from noisynet.reports.scores import (
     Floats,
-    Reference,
-    Tally,
     human_normalised,
     improvement,
     relative_score,
     tally,
 )
-from noisynet.reports.table_formats import (
-    Cell,
-    Table,
-    TableFormat,
-    make_row,
-    number_cell,
-    render_table,
-)
+from noisynet.reports.table_formats import Table, TableFormat, number_cell, render_table
 
 HALF_A_POINT: Final = 0.5
 """The rounding error of Table 3, and of the per cents in Tables 1 and 2."""
@@ -45,6 +36,8 @@ HALF_A_POINT: Final = 0.5
 AggregateName = Literal["mean", "median"]
 _AGGREGATES: Final[tuple[AggregateName, ...]] = ("mean", "median")
 _BOTH: Final[tuple[ReferenceName, ...]] = ("unrounded", "printed")
+_PUBLISHED: Final = tuple(agent for agent in AGENTS if agent in published_scores())
+_NOISY: Final = tuple(agent for agent in _PUBLISHED if STYLES[agent].noisy)
 
 
 @dataclass(frozen=True)
@@ -86,22 +79,15 @@ def recomputed(agent: str, statistic: AggregateName, references: ReferenceName) 
     return Recomputed(*found)
 
 
-def published_tally(noisy: str) -> Tally:
-    """Wins, ties and losses of a noisy agent against its baseline in Table 3."""
-    scores = published_scores()
-    pair = ([score.mean for score in scores[agent].values()] for agent in (noisy, BASELINE[noisy]))
-    return tally(*pair)
+def published_tally(noisy: str) -> str:
+    """Wins/ties/losses of a noisy agent against its baseline in Table 3."""
+    agents = (noisy, STYLES[noisy].baseline)
+    return tally(*([score.mean for score in published_scores()[one].values()] for one in agents))
 
 
 def paper_tables() -> list[Table]:
     """Tables 1 and 2, the relative scores of Figure 1, and Table 3 with its references."""
-    return [
-        table_1(),
-        table_2(),
-        relative_scores(),
-        raw_scores(),
-        references_that_differ(),
-    ]
+    return [table_1(), table_2(), relative_scores(), raw_scores(), references_that_differ()]
 
 
 def print_paper(out: TextIO | None = None, form: TableFormat = "text") -> None:
@@ -117,30 +103,49 @@ def print_paper(out: TextIO | None = None, form: TableFormat = "text") -> None:
 
 # --- Tables 1 and 2 ------------------------------------------------------------------------------
 
-_COLUMNS: Final = ("", "printed", "recomputed", "", "with printed references", "", "why")
+_WHY: Final = {"mean": "Video Pinball", "median": "references are rounded, too"}
+"""Why the printed references do not reproduce the printed numbers."""
 
 
 def table_1() -> Table:
     """Means and medians of three agents and their NoisyNet versions."""
-    rows = [row for noisy in PRINTED if noisy in published_scores() for row in _printed_rows(noisy)]
+    table = Table(
+        "paper-table-1",
+        "Table 1: mean and median human-normalised score (%) over 57 games",
+        ("", "printed", "recomputed", "", "with printed references", "", "why"),
+        _table_1_notes(),
+    )
+    for noisy in _NOISY:
+        printed, baseline = PRINTED[noisy], STYLES[noisy].baseline
+        for agent, values in ((baseline, printed[:2]), (noisy, printed[2:4])):
+            for statistic, value in zip(_AGGREGATES, values, strict=True):
+                found = [recomputed(agent, statistic, references) for references in _BOTH]
+                reasons = ("Table 3 is rounded", _WHY[statistic])
+                _add_marked(table, f"{STYLES[agent].title}, {statistic}", value, found, reasons)
+        found = [_improvement(noisy, baseline, references) for references in _BOTH]
+        reasons = ("the paper divides rounded medians",) * 2
+        _add_marked(table, "  improvement on the median", printed.improvement, found, reasons)
+    return table
+
+
+def _table_1_notes() -> list[str]:
     # With and without the one game on which the two sets of references differ.
-    means = {
-        agent: (
-            recomputed(agent, "mean", "printed").value,
-            float(normalised_scores(agent, "printed", leave_out="video_pinball").mean()),
-        )
-        for agent in ("dqn", "noisynet-dqn")
-    }
-    plain, noisy = means["dqn"], means["noisynet-dqn"]
-    notes = (
+    means, without = (
+        [
+            normalised_scores(agent, "printed", leave_out=game).mean()
+            for agent in ("dqn", "noisynet-dqn")
+        ]
+        for game in ("", "video_pinball")
+    )
+    return [
         "recomputed: Eq. 18 with the unrounded references of Wang et al. 2016 and 0 for Video "
         "Pinball's random score; their 16,257 does not reproduce the printed means.",
         "with printed references: Eq. 18 with the Human and Random columns of Table 3. Its "
         "human score of Video Pinball is 1,411 points above random, so that scores above 230,000 "
         "become 15,000 % and more and dominate the means, but not the medians.",
-        f"With the printed references NoisyNet lowers DQN's mean, from {plain[0]:.0f} to "
-        f"{noisy[0]:.0f}; without Video Pinball it raises it, from {plain[1]:.0f} to "
-        f"{noisy[1]:.0f}.",
+        f"With the printed references NoisyNet lowers DQN's mean, from {means[0]:.0f} to "
+        f"{means[1]:.0f}; without Video Pinball it raises it, from {without[0]:.0f} to "
+        f"{without[1]:.0f}.",
         "NoisyNet-A3C's median game is Pong, printed as 12: scores from 11.5 to 12.5 give medians "
         "of 91 to 94.",
         "The printed improvements are those of the rounded medians: 123 on 83 is 48.2 %, 172 on "
@@ -148,45 +153,25 @@ def table_1() -> Table:
         'The text\'s "at least 18 and at most 48 percentage points" are per cent of the '
         "baseline's median; in points of the median they are 14 to 40.",
         "= as printed; ≈ different, but within the rounding of Table 3; ≠ different.",
+    ]
+
+
+def _add_marked(
+    table: Table, heading: str, printed: int, found: Sequence[Recomputed], reasons: Sequence[str]
+) -> None:
+    """Add a printed number and what it is recomputed as, with the reasons of differences."""
+    marks = [one.mark(printed) for one in found]
+    why = [reason for reason, mark in zip(reasons, marks, strict=True) if mark != "="]
+    cells = (
+        cell
+        for one, mark in zip(found, marks, strict=True)
+        for cell in (number_cell(one.value, 1), mark)
     )
-    title = "Table 1: mean and median human-normalised score (%) over 57 games"
-    return Table("paper-table-1", title, _COLUMNS, tuple(rows), notes)
+    table.add(heading, printed, *cells, "; ".join(dict.fromkeys(why)))
 
 
-def _printed_rows(noisy: str) -> Iterator[tuple[Cell, ...]]:
-    """One row of Tables 1 and 2, with a line for each number."""
-    printed = PRINTED[noisy]
-    for agent, values in (
-        (BASELINE[noisy], (printed.baseline_mean, printed.baseline_median)),
-        (noisy, (printed.noisy_mean, printed.noisy_median)),
-    ):
-        for statistic, value in zip(_AGGREGATES, values, strict=True):
-            found = [recomputed(agent, statistic, references) for references in _BOTH]
-            reasons = "Table 3 is rounded", _WHY[statistic]
-            yield _line(f"{STYLES[agent].title}, {statistic}", value, found, reasons)
-    found = [_improvement(noisy, references) for references in _BOTH]
-    reason = "the paper divides rounded medians"
-    yield _line("  improvement on the median", printed.improvement, found, (reason, reason))
-
-
-_WHY: Final = {"mean": "Video Pinball", "median": "references are rounded, too"}
-"""Why the printed references do not reproduce the printed numbers."""
-
-
-def _line(
-    heading: str, printed: int, found: Sequence[Recomputed], reasons: Sequence[str]
-) -> tuple[Cell, ...]:
-    cells: list[Cell | str] = []
-    why: list[str] = []
-    for value, reason in zip(found, reasons, strict=True):
-        mark = value.mark(printed)
-        cells += [number_cell(value.value, 1), mark]
-        why += [] if mark == "=" or reason in why else [reason]
-    return make_row(heading, printed, *cells, "; ".join(why))
-
-
-def _improvement(noisy: str, references: ReferenceName) -> Recomputed:
-    better, worse = (recomputed(agent, "median", references) for agent in (noisy, BASELINE[noisy]))
+def _improvement(noisy: str, baseline: str, references: ReferenceName) -> Recomputed:
+    better, worse = (recomputed(agent, "median", references) for agent in (noisy, baseline))
     return Recomputed(
         improvement(better.value, worse.value),
         improvement(better.low, worse.high),
@@ -196,35 +181,29 @@ def _improvement(noisy: str, references: ReferenceName) -> Recomputed:
 
 def table_2() -> Table:
     """Table 1 with factorised NoisyNet-A3C, in the paper's layout."""
-    rows = []
-    for noisy, printed in PRINTED.items():
-        title = STYLES[BASELINE[noisy]].title
-        factorised = noisy not in published_scores()
-        name = f"{title} (factorised)" if factorised else title
-        rows.append(make_row(f"{name}, printed", *astuple(printed)))
-        found = [
-            None if agent not in published_scores() else recomputed(agent, kind, "unrounded").value
-            for agent in (BASELINE[noisy], noisy)
-            for kind in _AGGREGATES
-        ]
-        gain = None
-        if found[1] is not None and found[3] is not None:
-            gain = improvement(found[3], found[1])
-        cells = (*(number_cell(value, 1) for value in found), number_cell(gain, 1))
-        rows.append(make_row("  recomputed", *cells))
-    notes = (
-        "Of A3C (factorised) only the baseline can be recomputed: the paper has no scores of "
-        "single games for NoisyNet-A3C with factorised noise.",
-        "Its printed improvement of 24 % is that of the printed medians (99 on 80).",
-    )
-    return Table(
+    table = Table(
         "paper-table-2",
         "Table 2: the same with A3C and factorised noise (%), unrounded references",
         ("", "mean", "median", "mean", "median", "on median"),
-        tuple(rows),
-        notes,
+        (
+            "Of A3C (factorised) only the baseline can be recomputed: the paper has no scores of "
+            "single games for NoisyNet-A3C with factorised noise.",
+            "Its printed improvement of 24 % is that of the printed medians (99 on 80).",
+        ),
         (("baseline", 2), ("NoisyNet", 2), ("improvement", 1)),
     )
+    for noisy, printed in PRINTED.items():
+        baseline = STYLES[noisy].baseline
+        factorised = "" if noisy in _PUBLISHED else " (factorised)"
+        table.add(f"{STYLES[baseline].title}{factorised}, printed", *printed)
+        found = [
+            recomputed(agent, kind, "unrounded").value if agent in _PUBLISHED else None
+            for agent in (baseline, noisy)
+            for kind in _AGGREGATES
+        ]
+        gain = None if factorised else _improvement(noisy, baseline, "unrounded").value
+        table.add("  recomputed", *(number_cell(value, 1) for value in (*found, gain)))
+    return table
 
 
 # --- Figure 1 and Table 3 ------------------------------------------------------------------------
@@ -233,86 +212,76 @@ def table_2() -> Table:
 def relative_scores() -> Table:
     """The numbers of Figure 1: Eq. 19 for each game, with both sets of references."""
     scores = published_scores()
-    pairs = [noisy for noisy in BASELINE if noisy in scores]
-    rows = []
-    for game in scores["dqn"]:
-        cells = []
-        for noisy in pairs:
-            values = scores[noisy][game].mean, scores[BASELINE[noisy]][game].mean
-            for references in _BOTH:
-                reference = atari_references(references)[game]
-                cells.append(number_cell(relative_score(*values, reference), 1))
-        rows.append(make_row(game, *cells))
-    tallies = [str(published_tally(noisy)) for noisy in pairs for _ in _BOTH]
-    rows.append(make_row("wins/ties/losses", *tallies))
-    notes = (
-        "unrounded, printed: the references, as in Table 1. Which agent wins does not depend on "
-        "them. Figure 1 truncates its bars at 250 %.",
-        "Ties are ties of rounded scores.",
-    )
-    return Table(
+    table = Table(
         "paper-figure-1",
         "Figure 1: relative human-normalised score of NoisyNet over its baseline (%), Eq. 19",
-        ("game", *["unrounded", "printed"] * len(pairs)),
-        tuple(rows),
-        notes,
-        tuple((STYLES[BASELINE[noisy]].title, 2) for noisy in pairs),
+        ("game", *_BOTH * len(_NOISY)),
+        (
+            "unrounded, printed: the references, as in Table 1. Which agent wins does not depend "
+            "on them. Figure 1 truncates its bars at 250 %.",
+            "Ties are ties of rounded scores.",
+        ),
+        [(STYLES[STYLES[noisy].baseline].title, 2) for noisy in _NOISY],
     )
+    for game in scores["dqn"]:
+        cells = []
+        for noisy in _NOISY:
+            both = (scores[agent][game].mean for agent in (noisy, STYLES[noisy].baseline))
+            ours, theirs = both
+            for references in _BOTH:
+                relative = relative_score(ours, theirs, atari_references(references)[game])
+                cells.append(number_cell(relative, 1))
+        table.add(game, *cells)
+    table.add("wins/ties/losses", *(published_tally(noisy) for noisy in _NOISY for _ in _BOTH))
+    return table
 
 
 def raw_scores() -> Table:
     """Table 3: maximal scores, with the best of each game marked."""
-    scores, limits = published_scores(), atari_references("printed")
-    agents = [agent for agent in AGENTS if agent in scores]
-    rows = []
-    for game, limit in limits.items():
-        found = [scores[agent][game] for agent in agents]
+    table = Table(
+        "paper-table-3",
+        "Table 3: maximal score, mean ± standard deviation of three seeds, as printed",
+        ("game", "human", "random", *(STYLES[agent].title for agent in _PUBLISHED)),
+        (
+            "* marks the best score of a row, all of them if several are equal. The paper prints "
+            "one in bold: in boxing NoisyNet-A3C, in freeway Dueling, in pong NoisyNet-DQN.",
+        ),
+    )
+    for game, limit in atari_references("printed").items():
+        found = [published_scores()[agent][game] for agent in _PUBLISHED]
         best = max(limit.high, limit.low, *(score.mean for score in found))
         cells = [number_cell(limit.high, 0), number_cell(limit.low, 0)]
         cells += [number_cell(score.mean, 0, spread=score.std) for score in found]
         marked = (
-            Cell(cell.text.replace(" ", ""), cell.value, cell.spread, cell.value == best)
+            replace(cell, text=cell.text.replace(" ", ""), best=cell.value == best)
             for cell in cells
         )
-        rows.append(make_row(game, *marked))
-    notes = (
-        "* marks the best score of a row, all of them if several are equal. The paper prints one "
-        "in bold: in boxing NoisyNet-A3C, in freeway Dueling, in pong NoisyNet-DQN.",
-    )
-    titles = (STYLES[agent].title for agent in agents)
-    return Table(
-        "paper-table-3",
-        "Table 3: maximal score, mean ± standard deviation of three seeds, as printed",
-        ("game", "human", "random", *titles),
-        tuple(rows),
-        notes,
-    )
+        table.add(game, *marked)
+    return table
 
 
 def references_that_differ() -> Table:
     """The references that differ between the paper and its source."""
-    rows = []
-    for game, source in source_references().items():
-        printed, used = atari_references("printed")[game], atari_references("unrounded")[game]
-        reason = _why(source, printed, used)
-        if reason:
-            values = (source.low, printed.low, used.low)
-            rows.append(make_row(game, *(number_cell(value, 1) for value in values), reason))
-    notes = (
-        "All other references of Table 3 are those of Wang et al. 2016, rounded to whole points.",
-    )
-    return Table(
+    table = Table(
         "paper-references",
         "Random scores that differ between Wang et al. 2016, Table 3 and Table 1",
         ("game", "Wang et al.", "printed", "used for means", "why"),
-        tuple(rows),
-        notes,
+        (
+            "All other references of Table 3 are those of Wang et al. 2016, rounded to whole "
+            "points.",
+        ),
     )
-
-
-def _why(source: Reference, printed: Reference, used: Reference) -> str:
-    if round(source.low) != printed.low:
-        return "two digits are swapped in Table 3"
-    if source.low != used.low:
-        return "only 0 reproduces the means of Table 1"
-    return ""
+    for game, reference in source_references().items():
+        source = reference.low
+        printed, used = (
+            atari_references("printed")[game].low,
+            atari_references("unrounded")[game].low,
+        )
+        why = ""
+        if round(source) != printed:
+            why = "two digits are swapped in Table 3"
+        elif source != used:
+            why = "only 0 reproduces the means of Table 1"
+        if why:
+            table.add(game, *(number_cell(value, 1) for value in (source, printed, used)), why)
+    return table

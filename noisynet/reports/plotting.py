@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final
@@ -46,8 +46,6 @@ _STYLE: Final[dict[Any, Any]] = {
     "text.parse_math": False,  # a dollar sign in a name starts no formula
 }
 
-# For lines of environments: Tol's muted colours, none of which is an agent's.
-OTHER_COLOURS: Final = ("#332288", "#88CCEE", "#117733", "#DDCC77", "#AA4499", "#882255")
 DIAMONDS: Final[dict[str, Any]] = {
     "linestyle": "none",
     "marker": "D",
@@ -57,45 +55,32 @@ DIAMONDS: Final[dict[str, Any]] = {
     "markeredgewidth": 0.7,
 }
 """The style of published scores."""
-_MARKERS: Final = ("o", "s", "^", "D", "v", "P")
 _VARIANT_LINES: Final = ((0, (1, 1)), (0, (3, 1, 1, 1)), (0, (5, 1, 1, 1, 1, 1)), (0, (2, 2)))
 
 
 @dataclass(frozen=True)
-class LazyFigure:
-    """A figure that is drawn on demand: all figures at once would fill the memory.
+class ReportFigure:
+    """A figure of the report.
 
     Attributes:
         name: of its files, as in "figure-2".
         title: one line.
         caption: what it shows and how to read it.
-        draw: draws it.
+        drawn: the figure itself.
     """
 
     name: str
     title: str
     caption: str
-    draw: Callable[[], Figure]
+    drawn: Figure
 
-
-@dataclass(frozen=True)
-class RenderedFigure:
-    """A figure as image files."""
-
-    figure: LazyFigure
-    width_inches: float
-    png: bytes
-    svg: bytes
-
-
-def render_figure(figure: LazyFigure) -> RenderedFigure:
-    """Draw a figure as PNG and SVG."""
-    with figure_style():
-        drawn = figure.draw()
+    def render(self) -> tuple[bytes, bytes]:
+        """The figure as PNG and as SVG."""
         png, svg = io.BytesIO(), io.BytesIO()
-        drawn.savefig(png, format="png", dpi=DPI, metadata={"Software": None})
-        drawn.savefig(svg, format="svg", metadata={"Date": None, "Creator": None})
-    return RenderedFigure(figure, drawn.get_figwidth(), png.getvalue(), svg.getvalue())
+        with figure_style():
+            self.drawn.savefig(png, format="png", dpi=DPI, metadata={"Software": None})
+            self.drawn.savefig(svg, format="svg", metadata={"Date": None, "Creator": None})
+        return png.getvalue(), svg.getvalue()
 
 
 @contextmanager
@@ -111,11 +96,10 @@ def figure_style() -> Iterator[None]:
 
 def line_style(contender: Contender, contenders: Sequence[Contender]) -> dict[str, Any]:
     """Colour, width and dashes of a contender's lines; dashes tell variants of an agent apart."""
-    variants = [one for one in contenders if one.agent == contender.agent and one.variant]
-    if contender in variants:
-        dashes: Any = _VARIANT_LINES[variants.index(contender) % len(_VARIANT_LINES)]
-    else:
-        dashes = "-"
+    dashes: Any = "-"
+    if contender.variant:
+        variants = [one for one in contenders if one.agent == contender.agent and one.variant]
+        dashes = _VARIANT_LINES[variants.index(contender) % len(_VARIANT_LINES)]
     # The width tells a noisy agent from its baseline without colour.
     return {
         "color": contender.style.colour,
@@ -125,41 +109,33 @@ def line_style(contender: Contender, contenders: Sequence[Contender]) -> dict[st
     }
 
 
-def task_style(index: int, label: str) -> dict[str, Any]:
-    """Colour and marker of the index-th environment's line."""
-    return {
-        "color": OTHER_COLOURS[index % len(OTHER_COLOURS)],
-        "marker": _MARKERS[index % len(_MARKERS)],
-        "label": label,
-    }
+def panels(
+    count: int, columns: int, width: float, row_height: float, margin: float
+) -> tuple[Figure, list[Axes]]:
+    """A figure of `count` panels in rows of `columns`, in inches, `margin` of its height extra."""
+    rows = -(-count // columns)
+    figure = Figure(figsize=(width, margin + row_height * rows))
+    grid = list(figure.subplots(rows, columns, squeeze=False).flat)
+    for axes in grid[count:]:
+        axes.set_visible(False)
+    return figure, grid[:count]
 
 
-def frames_axis(axes: Axes, frames: float, *, label: bool = True) -> None:
-    """Label the axis of training frames, in a suitable unit."""
-    unit, size = next(
-        (unit, size)
-        for unit, size in (("millions", 1e6), ("thousands", 1e3), ("", 1.0))
-        if frames >= size or size == 1.0
-    )
+def frames_axis(axes: Axes, frames: float) -> str:
+    """Scale the axis of training frames in a suitable unit; return its label."""
+    units = (("millions", 1e6), ("thousands", 1e3), ("", 1.0))
+    unit, size = next((unit, size) for unit, size in units if frames >= size or size == 1.0)
     axes.set_xlim(0, frames)
     axes.xaxis.set_major_locator(MaxNLocator(4, steps=[1, 2, 2.5, 5, 10]))
     axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x / size:g}"))
-    if label:
-        axes.set_xlabel(f"training frames ({unit})" if unit else "training frames")
+    return f"training frames ({unit})" if unit else "training frames"
 
 
 def band(
-    axes: Axes, x: Floats, low: Floats, high: Floats, colour: str, *, steps: bool = False
+    axes: Axes, x: Floats, bounds: Sequence[Floats] | Floats, colour: str, **more: Any
 ) -> None:
-    """Shade an interval around a line or a step function."""
-    axes.fill_between(
-        x, low, high, color=colour, alpha=0.18, linewidth=0, step="post" if steps else None
-    )
-
-
-def panel_legend(axes: Axes, columns: int = 1) -> None:
-    """Put the legend of a panel above it, where it covers no curve."""
-    axes.legend(loc="lower left", bbox_to_anchor=(0, 1.0), ncols=columns, borderaxespad=0.2)
+    """Shade an interval around a line."""
+    axes.fill_between(x, *bounds, color=colour, alpha=0.18, linewidth=0, **more)
 
 
 def figure_legend(figure: Figure, axes: Axes, columns: int = 4) -> None:
@@ -167,19 +143,10 @@ def figure_legend(figure: Figure, axes: Axes, columns: int = 4) -> None:
     handles, labels = axes.get_legend_handles_labels()
     once = dict(zip(labels, handles, strict=True))
     if once:
-        figure.legend(
-            list(once.values()), list(once), loc="upper center", ncols=min(columns, len(once))
-        )
+        shown = {"handles": list(once.values()), "labels": list(once)}
+        figure.legend(**shown, loc="upper center", ncols=min(columns, len(once)))
 
 
 def markers(points: int) -> dict[str, Any]:
     """Markers for curves of few points: a single point would otherwise be invisible."""
     return {"marker": "o", "markersize": 3, "clip_on": False} if points <= 15 else {}
-
-
-def short_number(value: float) -> str:
-    """A number in at most four characters: 12,000 is 12k."""
-    size, unit = next(
-        (s, u) for s, u in ((1e6, "M"), (1e3, "k"), (1.0, "")) if abs(value) >= s or s == 1
-    )
-    return f"{value / size:g}{unit}".replace("-", "−")

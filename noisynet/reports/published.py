@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
-from typing import Final, Literal
+from typing import Final, Literal, NamedTuple
 
 from noisynet.reports.agents import AGENTS
 from noisynet.reports.scores import Reference
@@ -28,8 +28,7 @@ class PublishedScore:
     std: float
 
 
-@dataclass(frozen=True)
-class PrintedRow:
+class PrintedRow(NamedTuple):
     """One row of Table 2, whose first three rows are Table 1; in per cent."""
 
     baseline_mean: int

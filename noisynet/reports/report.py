@@ -7,29 +7,20 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from importlib import metadata
+from itertools import chain
 from pathlib import Path
 from typing import Final
 
-from noisynet.reports.analysis import Analysis, make_normaliser
-from noisynet.reports.comparison_tables import aggregates, comparison, noise_on_and_off
+from noisynet.reports.analysis import Analysis
 from noisynet.reports.curve_figures import curve_figures
-from noisynet.reports.interval_figures import interval_figures
 from noisynet.reports.load_runs import FAMILY_TITLES, ReportError, find_runs, read_runs
-from noisynet.reports.measured_tables import (
-    other_agents,
-    raw_scores,
-    relative_scores,
-    table_1,
-    table_2,
-)
-from noisynet.reports.page import PageItem, Section, figure_item, render_page, table_item
-from noisynet.reports.paper_figures import paper_figures
-from noisynet.reports.plotting import render_figure
+from noisynet.reports.page import Section, figure_item, render_page, table_item
+from noisynet.reports.plotting import figure_style
 from noisynet.reports.published import ReferenceName
-from noisynet.reports.run_tables import cost, missing, runs_table
-from noisynet.reports.sigma_figures import sigma_figures
+from noisynet.reports.run_tables import run_tables
+from noisynet.reports.score_figures import score_figures
+from noisynet.reports.score_tables import score_tables
 from noisynet.reports.study import Study, make_studies
-from noisynet.reports.table_formats import Table, TableFormat, render_table
 
 MANIFEST: Final = "report.json"
 """Lists the files of a report, so that the next one in the same folder can replace them."""
@@ -39,16 +30,6 @@ _ORDER: Final = (
     *("table-1", "table-2", "figure-1", "figure-2", "figure-5", "other-agents", "medians"),
     *("comparison", "improvement", "aggregates", "profiles", "table-3", "relative", "figure-3"),
     *("sigma", "figure-6", "figure-7", "figure-8", "curves", "noise", "cost", "missing", "runs"),
-)
-_TABLES: Final[tuple[Callable[[Analysis], Table], ...]] = (
-    *(table_1, table_2, other_agents, comparison, aggregates, raw_scores, relative_scores),
-    *(noise_on_and_off, cost, missing, runs_table),
-)
-_FIGURES: Final = (paper_figures, sigma_figures, curve_figures, interval_figures)
-_TABLE_FILES: Final[tuple[tuple[str, TableFormat, str], ...]] = (
-    ("Markdown", "markdown", "md"),
-    ("CSV", "csv", "csv"),
-    ("LaTeX", "latex", "tex"),
 )
 
 
@@ -79,7 +60,6 @@ def write_report(
     *,
     references: ReferenceName = "unrounded",
     at_frames: int | None = None,
-    seed: int = 0,
     on_progress: Callable[[str], None] = lambda _: None,
 ) -> ReportSummary:
     """Read run folders and write the report.
@@ -90,7 +70,6 @@ def write_report(
         references: by which Atari scores are normalised.
         at_frames: compare runs after this many frames instead of at the end of the budget, so that
             unfinished runs are included.
-        seed: of the bootstrap.
         on_progress: called with a message before every step.
 
     Raises:
@@ -102,38 +81,31 @@ def write_report(
     on_progress(f"reading {len(folders):,} runs")
     read, skipped = read_runs(folders)
     if not read:
-        listed = "\n".join(f"  {folder.path}: {folder.reason}" for folder in skipped[:5])
+        listed = "\n".join(f"  {name}: {reason}" for name, reason in list(skipped.items())[:5])
         raise ReportError(
             f"found {len(folders)} folders with a config.json, but none can be read as a run:\n"
             f"{listed}\ngive the --out of your runs"
         )
     if at_frames is not None and at_frames <= 0:
         raise ReportError(f"at_frames must be positive, got {at_frames}")
-    content: dict[str, bytes] = {}
-    sections = []
     studies = make_studies(read, at_frames)
-    for study in studies:
-        analysis = Analysis(study, make_normaliser(study, references), seed)
-        sections.append(_make_section(analysis, content, on_progress))
+    sections = [_make_section(Analysis(study, references), on_progress) for study in studies]
     agents = sum(len(study.contenders) for study in studies)
-    page = render_page(
-        "Noisy networks: report",
-        [
-            f"{_count(len(read), 'run')} of {_count(agents, 'agent')} in {len(studies)} "
-            f"{'study' if len(studies) == 1 else 'studies'}. Every number is computed from the run "
-            "folders; published numbers are shown next to it. Click a heading to sort its table."
-        ],
-        sections,
-        skipped,
-        f"Made by noisynet {metadata.version('noisynet')}.",
+    opening = (
+        f"{_count(len(read), 'run')} of {_count(agents, 'agent')} in {len(studies)} "
+        f"{'study' if len(studies) == 1 else 'studies'}. Every number is computed from the run "
+        "folders; published numbers are shown next to it. Click a heading to sort its table."
     )
-    content["index.html"] = page.encode()
+    closing = f"Made by noisynet {metadata.version('noisynet')}."
+    items = [item for section in sections for item in section.items]
+    content = {path: data for item in items for _, path, data in item.files}
+    content["index.html"] = render_page(opening, sections, skipped, closing).encode()
     _write(out, content, old)
     return ReportSummary(
         page=out / "index.html",
         runs=len(read),
-        studies=tuple(_heading(study) for study in studies),
-        skipped=tuple(f"{folder.name}: {folder.reason}" for folder in skipped),
+        studies=tuple(section.heading for section in sections),
+        skipped=tuple(f"{name}: {reason}" for name, reason in skipped.items()),
         notes=tuple(dict.fromkeys(note for section in sections for note in section.notes)),
         files=len(content) + 1,
     )
@@ -142,32 +114,18 @@ def write_report(
 # --- one study -----------------------------------------------------------------------------------
 
 
-def _make_section(
-    analysis: Analysis, content: dict[str, bytes], on_progress: Callable[[str], None]
-) -> Section:
-    """The section of a study; the files of its tables and figures are added to `content`."""
+def _make_section(analysis: Analysis, on_progress: Callable[[str], None]) -> Section:
     study = analysis.study
-    items: list[PageItem] = []
-    for make_table in _TABLES:
-        table = make_table(analysis)
-        if not table.rows:
-            continue
-        paths = []
-        for label, form, extension in _TABLE_FILES:
-            path = f"tables/{study.name}/{table.name}.{extension}"
-            content[path] = render_table(table, form).encode()
-            paths.append((label, path))
-        items.append(table_item(table, paths))
-    for make_figures in _FIGURES:
-        for figure in make_figures(analysis):
+    tables = chain(score_tables(analysis), run_tables(analysis))
+    items = [table_item(table, study.name) for table in tables if table.rows]
+    with figure_style():
+        # Each is drawn when the one before is done: all at once would fill the memory.
+        for figure in chain(score_figures(analysis), curve_figures(analysis)):
             on_progress(f"drawing {figure.title}")
-            image = render_figure(figure)
-            path = f"figures/{study.name}/{figure.name}"
-            content |= {f"{path}.png": image.png, f"{path}.svg": image.svg}
-            items.append(figure_item(image, [("PNG", f"{path}.png"), ("SVG", f"{path}.svg")]))
+            items.append(figure_item(figure, study.name))
     items.sort(key=lambda item: (_rank(item.name), item.table is None))
     lines, notes = _protocol_lines(analysis), _notes(analysis)
-    return Section(study.name, _heading(study), tuple(lines), tuple(notes), tuple(items))
+    return Section(study.name, _heading(study), lines, notes, items)
 
 
 def _rank(name: str) -> int:
@@ -198,7 +156,7 @@ def _protocol_lines(analysis: Analysis) -> list[str]:
         if study.horizons[kind] < protocol.budget_frames:
             horizon = f" Compared at {study.horizons[kind]:,} frames."
         lines.append(f"{names[kind]}: {protocol}.{horizon}")
-    return [*lines, analysis.normaliser.sentence]
+    return [*lines, analysis.normalisation]
 
 
 def _notes(analysis: Analysis) -> list[str]:
@@ -220,17 +178,18 @@ def _notes(analysis: Analysis) -> list[str]:
             "No NoisyNet agent has complete runs on the same environment as its baseline, so that "
             "there are no Tables 1 and 2 and no Figure 1."
         )
-    absent = sum(len(one.absent) for one in study.missing())
+    absent = sum(len(study.absent(one, task)) for one in study.contenders for task in study.tasks)
     if absent:
         notes.append(f"{absent} runs of these agents, environments and seeds are missing.")
     games = study.missing_games()
     if games:
         shown = ", ".join(games) if len(games) <= 10 else f"{', '.join(games[:10])}, …"
         notes.append(f"{len(games)} of the paper's 57 games have no run: {shown}.")
-    if analysis.not_normalised:
+    constant = [task for task in study.tasks if task not in analysis.references]
+    if constant:
         notes.append(
             "Not normalised and in no aggregate, because every score is the same: "
-            f"{', '.join(analysis.not_normalised)}."
+            f"{', '.join(constant)}."
         )
     return notes
 

@@ -1,8 +1,7 @@
 """Statistics of scores: the paper's equations, aggregates over tasks, bootstrap intervals.
 
 Normalised scores are in per cent, as in the paper. A *task* is an environment, with one score for
-each run. `Strata` holds the scores of several tasks with any number of runs each. Its leading axes
-may hold many resamples at once.
+each run. Statistics of several tasks take `TaskScores`, with any number of runs for each task.
 """
 
 from __future__ import annotations
@@ -16,6 +15,8 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import stats  # type: ignore[import-untyped]
 
 Floats = NDArray[np.float64]
+TaskScores = Sequence[Floats]
+"""The scores of each task: [..., n] for n runs. Leading axes hold resamples."""
 
 RESAMPLES: Final = 2_000
 LEVEL: Final = 0.95
@@ -56,11 +57,9 @@ def improvement(noisy: float, baseline: float) -> float:
     return 100 * (noisy - baseline) / baseline
 
 
-def run_score(curve: ArrayLike) -> float:
-    """The score of a run: the maximum of its curve (section 4.1); NaN for an empty curve."""
-    scores = np.asarray(curve, float)
-    scores = scores[~np.isnan(scores)]
-    return float(scores.max()) if scores.size else float("nan")
+def run_scores(curves: ArrayLike) -> Floats:
+    """The maximum of each curve [..., K] (section 4.1); NaN for curves without a point: [...]."""
+    return np.asarray(np.fmax.reduce(np.asarray(curves, float), axis=-1, initial=np.nan))
 
 
 def standard_deviation(scores: ArrayLike) -> float:
@@ -72,131 +71,66 @@ def standard_deviation(scores: ArrayLike) -> float:
     return float(np.std(np.asarray(scores, float), ddof=0))
 
 
-@dataclass(frozen=True)
-class Tally:
-    """The number of tasks on which an agent scores higher than, equal to and below another."""
-
-    wins: int
-    ties: int
-    losses: int
-
-    def __str__(self) -> str:
-        return f"{self.wins}/{self.ties}/{self.losses}"
-
-
-def tally(noisy: ArrayLike, baseline: ArrayLike) -> Tally:
-    """Wins, ties and losses over tasks; both in the same order."""
-    difference = np.asarray(noisy, float) - np.asarray(baseline, float)
-    signs = [int((difference > 0).sum()), int((difference == 0).sum()), int((difference < 0).sum())]
-    return Tally(*signs)
+def tally(noisy: ArrayLike, baseline: ArrayLike) -> str:
+    """Wins/ties/losses over tasks, as in "2/1/1"; both in the same order."""
+    signs = np.sign(np.asarray(noisy, float) - np.asarray(baseline, float))
+    return "/".join(str(int((signs == sign).sum())) for sign in (1, 0, -1))
 
 
 def mean_over_seeds(curves: ArrayLike) -> Floats:
     """Mean of curves [S, K] over the seeds that have a point, NaN if none has: [K]."""
-    values = np.asarray(curves, float)
-    present = ~np.isnan(values)
-    total = np.where(present, values, 0.0).sum(axis=0)
-    count = present.sum(axis=0)
-    return np.asarray(np.where(count > 0, total / np.maximum(count, 1), np.nan))
+    return np.asarray(np.ma.masked_invalid(curves).mean(axis=0).filled(np.nan))
 
 
 # --- aggregates over runs and tasks --------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Strata:
-    """The scores of all runs, task after task.
-
-    Attributes:
-        values: [..., P] scores, P = the number of runs of all tasks.
-        counts: how many runs each task has; they sum to P.
-    """
-
-    values: Floats
-    counts: tuple[int, ...]
-
-    @classmethod
-    def of(cls, tasks: Sequence[ArrayLike]) -> Strata:
-        """From the scores of each task.
-
-        Raises:
-            ValueError: There is no task, or one has no scores.
-        """
-        arrays = [np.asarray(task, float).ravel() for task in tasks]
-        if not arrays or not all(array.size for array in arrays):
-            sizes = [array.size for array in arrays]
-            raise ValueError(
-                f"expected at least one task with at least one score each, got {sizes} scores"
-            )
-        return cls(np.concatenate(arrays), tuple(array.size for array in arrays))
-
-    @property
-    def starts(self) -> NDArray[np.int64]:
-        """The offset of each task's scores."""
-        return np.concatenate(([0], np.cumsum(self.counts)[:-1])).astype(np.int64)
-
-    @property
-    def repeated(self) -> bool:
-        """Whether every task has at least two runs, as intervals require."""
-        return min(self.counts) > 1
-
-    def task_means(self) -> Floats:
-        """The mean over runs of each task: [..., T]."""
-        sums = np.add.reduceat(self.values, self.starts, axis=-1)
-        return np.asarray(sums / np.asarray(self.counts, float))
-
-    def task(self, index: int) -> Floats:
-        """The scores of one task: [..., n]."""
-        start = int(self.starts[index])
-        return np.asarray(self.values[..., start : start + self.counts[index]])
-
-
-Statistic = Callable[[Strata], Floats]
-
-
-def mean_score(strata: Strata) -> Floats:
+def mean_score(tasks: TaskScores) -> Floats:
     """Mean over tasks of the mean over runs, as in Table 1."""
-    return np.asarray(strata.task_means().mean(axis=-1))
+    return np.asarray(_task_means(tasks).mean(axis=-1))
 
 
-def median_score(strata: Strata) -> Floats:
+def median_score(tasks: TaskScores) -> Floats:
     """Median over tasks of the mean over runs, as in Table 1."""
-    return np.asarray(np.median(strata.task_means(), axis=-1))
+    return np.asarray(np.median(_task_means(tasks), axis=-1))
 
 
-def interquartile_mean(strata: Strata) -> Floats:
+def interquartile_mean(tasks: TaskScores) -> Floats:
     """Mean of the middle half of all runs of all tasks (Agarwal et al. 2021)."""
-    return np.asarray(stats.trim_mean(strata.values, 0.25, axis=-1))
+    return np.asarray(stats.trim_mean(np.concatenate(tasks, axis=-1), 0.25, axis=-1))
 
 
-def optimality_gap(strata: Strata) -> Floats:
+def optimality_gap(tasks: TaskScores) -> Floats:
     """Mean shortfall of runs from 100; scores above 100 count as 100."""
-    return np.asarray(HUMAN - np.minimum(strata.values, HUMAN).mean(axis=-1))
+    return np.asarray(HUMAN - np.minimum(np.concatenate(tasks, axis=-1), HUMAN).mean(axis=-1))
 
 
-def probability_of_improvement(noisy: Strata, baseline: Strata) -> Floats:
+AGGREGATES: Final = {
+    "mean": mean_score,
+    "median": median_score,
+    "interquartile mean": interquartile_mean,
+    "optimality gap": optimality_gap,
+}
+"""The statistics of one agent's scores, by name."""
+
+
+def probability_of_improvement(noisy: TaskScores, baseline: TaskScores) -> Floats:
     """P(a run of `noisy` scores higher than one of `baseline`), mean over tasks; a tie is ½."""
-    _same_tasks(noisy, baseline)
-    total = np.zeros(noisy.values.shape[:-1])
-    for index in range(len(noisy.counts)):
-        x = noisy.task(index)[..., :, None]  # [..., n, 1]
-        y = baseline.task(index)[..., None, :]  # [..., 1, m]
-        total = total + ((x > y) + 0.5 * (x == y)).mean(axis=(-1, -2))
-    return np.asarray(total / len(noisy.counts))
+    chances = []
+    for of_noisy, of_baseline in zip(noisy, baseline, strict=True):
+        x, y = of_noisy[..., :, None], of_baseline[..., None, :]  # [..., n, 1] and [..., 1, m]
+        chances.append(((x > y) + 0.5 * (x == y)).mean(axis=(-1, -2)))
+    return np.asarray(sum(chances) / len(chances))
 
 
-def performance_profile(strata: Strata, thresholds: ArrayLike) -> Floats:
+def performance_profile(tasks: TaskScores, thresholds: ArrayLike) -> Floats:
     """The fraction of runs that score more than each threshold: [..., K]."""
-    levels = np.asarray(thresholds, float)
-    return np.stack([(strata.values > level).mean(axis=-1) for level in levels], axis=-1)
+    runs = np.concatenate(tasks, axis=-1)
+    return np.stack([(runs > level).mean(axis=-1) for level in np.asarray(thresholds)], axis=-1)
 
 
-def _same_tasks(first: Strata, second: Strata) -> None:
-    if len(first.counts) != len(second.counts):
-        raise ValueError(
-            f"expected the same tasks for both agents, got {len(first.counts)} and "
-            f"{len(second.counts)} tasks"
-        )
+def _task_means(tasks: TaskScores) -> Floats:
+    return np.stack([runs.mean(axis=-1) for runs in tasks], axis=-1)
 
 
 # --- bootstrap -----------------------------------------------------------------------------------
@@ -204,48 +138,39 @@ def _same_tasks(first: Strata, second: Strata) -> None:
 
 @dataclass(frozen=True)
 class Estimate:
-    """A statistic with its confidence interval, None if there are too few runs."""
+    """A statistic [...] with its confidence interval [2, ...], None if there are too few runs."""
 
-    value: float
-    interval: tuple[float, float] | None
-
-
-def resample(strata: Strata, generator: np.random.Generator, resamples: int) -> Strata:
-    """Draw runs with replacement within each task: values [resamples, P]."""
-    starts = np.repeat(strata.starts, strata.counts)
-    counts = np.repeat(np.asarray(strata.counts), strata.counts)
-    drawn = starts + (generator.random((resamples, starts.size)) * counts).astype(np.int64)
-    return Strata(strata.values[drawn], strata.counts)
-
-
-def percentile_interval(samples: Floats, level: float = LEVEL) -> Floats:
-    """The central interval of bootstrap samples [B, ...]: [2, ...]."""
-    tail = 50 * (1 - level)
-    return np.asarray(np.percentile(samples, [tail, 100 - tail], axis=0))
+    value: Floats
+    interval: Floats | None
 
 
 def estimate(
-    statistic: Callable[..., Floats], *strata: Strata, seed: int, resamples: int = RESAMPLES
+    statistic: Callable[..., Floats], *agents: TaskScores, seed: int = 0, resamples: int = RESAMPLES
 ) -> Estimate:
     """A statistic of one or more agents' scores and its bootstrap interval, reproducible by `seed`.
 
-    The runs of every agent are resampled.
+    The runs of every agent are resampled with replacement within each task.
+
+    Raises:
+        ValueError: An agent has no task, or a task has no scores.
     """
+    sizes = [[len(runs) for runs in tasks] for tasks in agents]
+    if not all(counts and all(counts) for counts in sizes):
+        raise ValueError(f"expected tasks with at least one score each, got {sizes} scores")
     interval = None
-    if all(scores.repeated for scores in strata):
+    if min(map(min, sizes)) > 1:
         generator = np.random.default_rng(seed)
-        resampled = [resample(scores, generator, resamples) for scores in strata]
-        low, high = percentile_interval(statistic(*resampled))
-        interval = (float(low), float(high))
-    return Estimate(float(statistic(*strata)), interval)
+        resampled = [_resample(tasks, generator, resamples) for tasks in agents]
+        tail = 50 * (1 - LEVEL)
+        interval = np.percentile(statistic(*resampled), [tail, 100 - tail], axis=0)
+    return Estimate(statistic(*agents), interval)
 
 
-def estimate_profile(
-    strata: Strata, thresholds: ArrayLike, *, seed: int, resamples: int = RESAMPLES
-) -> tuple[Floats, Floats | None]:
-    """A performance profile [K] and its pointwise interval [2, K], None with too few runs."""
-    profile = performance_profile(strata, thresholds)
-    if not strata.repeated:
-        return profile, None
-    drawn = resample(strata, np.random.default_rng(seed), resamples)
-    return profile, percentile_interval(performance_profile(drawn, thresholds))
+def _resample(tasks: TaskScores, generator: np.random.Generator, resamples: int) -> list[Floats]:
+    """Draw runs with replacement within each task: [resamples, n] of each."""
+    counts = [len(runs) for runs in tasks]
+    uniform = np.split(generator.random((resamples, sum(counts))), np.cumsum(counts)[:-1], axis=1)
+    return [
+        runs[(drawn * len(runs)).astype(np.int64)]
+        for runs, drawn in zip(tasks, uniform, strict=True)
+    ]

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
 
 from noisynet.envs import parse_environment
-from noisynet.reports.agents import BASELINE, AgentKind, Contender, make_contender
-from noisynet.reports.load_metrics import NoiseMode
-from noisynet.reports.load_runs import FAMILY_TITLES, Protocol, ReportError, Run
+from noisynet.reports.agents import STYLES, AgentKind, Contender
+from noisynet.reports.load_runs import FAMILY_TITLES, NoiseMode, Protocol, ReportError, Run
 from noisynet.reports.published import source_references
-from noisynet.reports.scores import Floats, run_score
+from noisynet.reports.scores import Floats, run_scores
 
 
 @dataclass(frozen=True)
@@ -30,7 +29,7 @@ class Study:
         protocols: by kind of agent.
         horizons: the frames at which agents of each kind are compared: the budget, or fewer if the
             user asked for it.
-        cells: the runs of each contender on each task, ordered by seed.
+        cells: the runs of each contender on each task, all in order.
         notes: remarks for the reader of the report.
     """
 
@@ -54,23 +53,18 @@ class Study:
     @cached_property
     def seeds(self) -> tuple[int, ...]:
         """The seeds of all runs."""
-        return tuple(sorted({run.seed for runs in self.cells.values() for run in runs}))
+        return tuple(sorted({run.seed for run in self.runs}))
 
     @property
     def runs(self) -> list[Run]:
         """All runs, ordered by contender, task and seed."""
-        keys = sorted(self.cells)
-        return [run for key in keys for run in self.cells[key]]
+        return [run for runs in self.cells.values() for run in runs]
 
     @property
     def pairs(self) -> list[tuple[Contender, Contender]]:
         """Every noisy contender with its baseline, which has no variant, if both have runs."""
-        baselines = {c.agent: c for c in self.contenders if not c.variant}
-        return [
-            (noisy, baselines[BASELINE[noisy.agent]])
-            for noisy in self.contenders
-            if BASELINE.get(noisy.agent) in baselines
-        ]
+        pairs = [(noisy, Contender(noisy.style.baseline)) for noisy in self.contenders]
+        return [(noisy, baseline) for noisy, baseline in pairs if baseline in self.contenders]
 
     def period(self, contender: Contender) -> int:
         """Frames between evaluations of a contender."""
@@ -86,66 +80,45 @@ class Study:
 
     def is_complete(self, run: Run) -> bool:
         """Whether a run was evaluated at the horizon."""
-        expected = self.points(make_contender(run.agent))
-        return expected > 0 and bool((run.curve.points >= expected).any())
+        return 0 < self.points(Contender(run.agent)) <= len(run.curve)
 
     def complete(self, contender: Contender, task: str) -> list[Run]:
         """The complete runs of a contender on a task."""
         return [run for run in self.cells.get((contender, task), ()) if self.is_complete(run)]
+
+    def unfinished(self, contender: Contender, task: str) -> list[Run]:
+        """The runs of a contender on a task that have not reached the horizon."""
+        return [run for run in self.cells.get((contender, task), ()) if not self.is_complete(run)]
+
+    def absent(self, contender: Contender, task: str) -> list[int]:
+        """The seeds that other runs have, but none of this contender on this task."""
+        found = {run.seed for run in self.cells.get((contender, task), ())}
+        return [seed for seed in self.seeds if seed not in found]
 
     def tasks_of(self, *contenders: Contender) -> list[str]:
         """The tasks on which each of the contenders has a complete run."""
         return [task for task in self.tasks if all(self.complete(one, task) for one in contenders)]
 
     def curves(
-        self,
-        contender: Contender,
-        task: str,
-        *,
-        noise: NoiseMode | None = None,
-        unfinished: bool = False,
+        self, contender: Contender, runs: Sequence[Run], noise: NoiseMode | None = None
     ) -> Floats:
-        """Scores of each run at each evaluation up to the horizon: [S, K], NaN for missing ones.
+        """Scores of runs at each evaluation up to the horizon: [S, K], NaN for missing ones.
 
         Args:
-            contender: the agent.
-            task: the environment.
+            contender: the agent of the runs.
+            runs: complete or not.
             noise: with noise on or off; None for the mode of the run's score.
-            unfinished: whether to include runs that have not reached the horizon.
         """
-        runs = (
-            self.cells.get((contender, task), ()) if unfinished else self.complete(contender, task)
-        )
         found = np.full((len(runs), self.points(contender)), np.nan)
         for row, run in zip(found, runs, strict=True):
-            curve = run.curve if noise is None else run.curves.get(noise)
-            if curve is not None:
-                within = (curve.points >= 1) & (curve.points <= self.points(contender))
-                row[curve.points[within] - 1] = curve.scores[within]
+            curve = run.curve if noise is None else run.curves.get(noise, np.empty(0))
+            row[: len(curve)] = curve[: len(row)]
         return found
 
     def scores(self, contender: Contender, task: str, noise: NoiseMode | None = None) -> Floats:
         """The score of each complete run: the maximum of its curve, [S]."""
-        found = np.array([run_score(curve) for curve in self.curves(contender, task, noise=noise)])
-        return np.asarray(found[~np.isnan(found)], float)
-
-    def missing(self) -> list[MissingRuns]:
-        """The runs that are missing or unfinished, given the contenders, tasks and seeds."""
-        return [
-            found
-            for contender in self.contenders
-            for task in self.tasks
-            if (found := self._missing(contender, task)) is not None
-        ]
-
-    def _missing(self, contender: Contender, task: str) -> MissingRuns | None:
-        runs = {run.seed: run for run in self.cells.get((contender, task), ())}
-        absent = tuple(seed for seed in self.seeds if seed not in runs)
-        unfinished = tuple(s for s, run in sorted(runs.items()) if not self.is_complete(run))
-        if not absent and not unfinished:
-            return None
-        states = tuple(runs[seed].state for seed in unfinished)
-        return MissingRuns(contender, task, absent, unfinished, states)
+        found = run_scores(self.curves(contender, self.complete(contender, task), noise))
+        return np.asarray(found[~np.isnan(found)])
 
     def missing_games(self) -> list[str]:
         """Which of the paper's 57 games have no run; empty outside Atari."""
@@ -173,25 +146,6 @@ def figure_label(task: str) -> str:
     return label.replace("_", " ") if family == "atari" else label
 
 
-@dataclass(frozen=True)
-class MissingRuns:
-    """Missing and unfinished runs of a contender on a task.
-
-    Attributes:
-        contender: the agent.
-        task: the environment.
-        absent: seeds without a run.
-        unfinished: seeds whose runs have not reached the horizon.
-        states: of the unfinished runs.
-    """
-
-    contender: Contender
-    task: str
-    absent: tuple[int, ...]
-    unfinished: tuple[int, ...]
-    states: tuple[str, ...]
-
-
 # --- grouping runs -------------------------------------------------------------------------------
 
 
@@ -207,37 +161,34 @@ def make_studies(runs: Sequence[Run], at_frames: int | None = None) -> list[Stud
     """
     studies = []
     for family in FAMILY_TITLES:
-        of_suite = [run for run in runs if run.family == family]
-        groups = _comparable(of_suite)
-        notes = _protocol_notes(family, groups) if len(groups) > 1 else ()
+        groups = _comparable([run for run in runs if run.family == family])
+        notes = _protocol_notes(family, groups) if len(groups) > 1 else []
         for number, group in enumerate(groups, start=1):
             name = family if number == 1 else f"{family}-{number}"
             studies.append(_study(name, family, group, at_frames, notes))
     return sorted(studies, key=lambda study: -len(study.runs))
 
 
-def _comparable(runs: Iterable[Run]) -> list[list[Run]]:
+def _comparable(runs: list[Run]) -> list[list[Run]]:
     """Groups of comparable runs: one if each kind of agent has one protocol, else by protocol."""
-    protocols: dict[AgentKind, Counter[Protocol]] = defaultdict(Counter)
     by_protocol: dict[Protocol, list[Run]] = defaultdict(list)
     for run in runs:
-        protocols[make_contender(run.agent).style.kind][run.protocol] += 1
         by_protocol[run.protocol].append(run)
-    if all(len(found) == 1 for found in protocols.values()):
-        together = [run for group in by_protocol.values() for run in group]
-        return [together] if together else []
+    protocols = {(STYLES[run.agent].kind, run.protocol) for run in runs}
+    if runs and len(protocols) == len({kind for kind, _ in protocols}):
+        return [runs]
     return sorted(by_protocol.values(), key=lambda group: (-len(group), group[0].protocol))
 
 
-def _protocol_notes(family: str, groups: Sequence[Sequence[Run]]) -> tuple[str, ...]:
+def _protocol_notes(family: str, groups: Sequence[Sequence[Run]]) -> list[str]:
     listed = "; ".join(
         f"({number}) {group[0].protocol}: {len(group)} runs"
         for number, group in enumerate(groups, start=1)
     )
-    return (
+    return [
         f"Runs on {FAMILY_TITLES[family]} have {len(groups)} different budgets or evaluation "
-        f"protocols and are compared within each only: {listed}.",
-    )
+        f"protocols and are compared within each only: {listed}."
+    ]
 
 
 def _study(
@@ -245,19 +196,20 @@ def _study(
 ) -> Study:
     contenders, contender_notes = _contenders(runs)
     tasks, task_notes = _tasks(runs)
-    cells: dict[tuple[Contender, str], list[Run]] = defaultdict(list)
+    found: dict[tuple[Contender, str, int], list[Run]] = defaultdict(list)
     for run in runs:
-        cells[contenders[id(run)], tasks[id(run)]].append(run)
-    ordered = {key: tuple(sorted(found, key=lambda run: run.seed)) for key, found in cells.items()}
-    _refuse_duplicates(ordered)
-    protocols = {make_contender(run.agent).style.kind: run.protocol for run in runs}
+        found[contenders[id(run)], tasks[id(run)], run.seed].append(run)
+    _refuse_duplicates(found)
+    cells: dict[tuple[Contender, str], tuple[Run, ...]] = defaultdict(tuple)
+    for (contender, task, _), (run,) in sorted(found.items()):
+        cells[contender, task] += (run,)
+    protocols = {STYLES[run.agent].kind: run.protocol for run in runs}
     horizons = {
         kind: min(protocol.budget_frames, at_frames or protocol.budget_frames)
         for kind, protocol in protocols.items()
     }
-    return Study(
-        name, family, protocols, horizons, ordered, (*notes, *contender_notes, *task_notes)
-    )
+    all_notes = (*notes, *contender_notes, *task_notes)
+    return Study(name, family, protocols, horizons, dict(cells), all_notes)
 
 
 def _contenders(runs: Sequence[Run]) -> tuple[dict[int, Contender], list[str]]:
@@ -268,13 +220,11 @@ def _contenders(runs: Sequence[Run]) -> tuple[dict[int, Contender], list[str]]:
         of_agent = [run for run in runs if run.agent == agent]
         kinds = Counter(tuple(sorted(run.settings.items())) for run in of_agent)
         common = dict(max(kinds.items(), key=lambda counted: (counted[1], counted[0]))[0])
-        settings_of_task = defaultdict(set)
-        for run in of_agent:
-            settings_of_task[run.environment].add(tuple(sorted(run.settings.items())))
-        several = any(len(found) > 1 for found in settings_of_task.values())
+        pairs = {(run.environment, tuple(sorted(run.settings.items()))) for run in of_agent}
+        several = len(pairs) > len({environment for environment, _ in pairs})
         for run in of_agent:
             variant = _difference(run.settings, common) if several else ""
-            names[id(run)] = make_contender(agent, variant)
+            names[id(run)] = Contender(agent, variant)
         differing = sorted({_difference(dict(kind), common) for kind in kinds} - {""})
         if several:
             notes.append(
@@ -313,17 +263,12 @@ def _tasks(runs: Sequence[Run]) -> tuple[dict[int, str], list[str]]:
     return names, notes
 
 
-def _refuse_duplicates(cells: Mapping[tuple[Contender, str], Sequence[Run]]) -> None:
-    lines = []
-    for (contender, task), runs in sorted(cells.items()):
-        by_seed: dict[int, list[Run]] = defaultdict(list)
-        for run in runs:
-            by_seed[run.seed].append(run)
-        lines += [
-            f"  {contender.title} on {task}, seed {seed}: {', '.join(run.name for run in same)}"
-            for seed, same in by_seed.items()
-            if len(same) > 1
-        ]
+def _refuse_duplicates(found: Mapping[tuple[Contender, str, int], Sequence[Run]]) -> None:
+    lines = [
+        f"  {contender.title} on {task}, seed {seed}: {', '.join(run.name for run in same)}"
+        for (contender, task, seed), same in sorted(found.items())
+        if len(same) > 1
+    ]
     if lines:
         raise ReportError(
             "expected one run per agent, environment and seed, got several with the same "

@@ -7,8 +7,10 @@ import io
 import math
 import textwrap
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, Literal
+
+from noisynet.reports.scores import Estimate
 
 TableFormat = Literal["text", "markdown", "csv", "latex"]
 
@@ -34,31 +36,28 @@ class Cell:
     bounds: tuple[float, float] | None = None
 
 
-@dataclass(frozen=True)
+@dataclass
 class Table:
-    """A table of the report.
+    """A table of the report, filled by `add`.
 
     Attributes:
         name: of its files, as in "table-1".
         title: one line.
         columns: headings; the first is that of the row headings.
-        rows: one cell for each column.
         notes: shown below the table, a sentence each.
         groups: headings of several columns, as (heading, number of columns); they cover all columns
             but the first, or there are none.
+        rows: one cell for each column.
     """
 
     name: str
     title: str
-    columns: tuple[str, ...]
-    rows: tuple[tuple[Cell, ...], ...]
-    notes: tuple[str, ...] = ()
-    groups: tuple[tuple[str, int], ...] = ()
+    columns: Sequence[str]
+    notes: Sequence[str] = ()
+    groups: Sequence[tuple[str, int]] = ()
+    rows: list[tuple[Cell, ...]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        wrong = [len(row) for row in self.rows if len(row) != len(self.columns)]
-        if wrong:
-            raise ValueError(f"{self.name} has {len(self.columns)} columns, got rows of {wrong}")
         covered = sum(width for _, width in self.groups)
         if self.groups and covered != len(self.columns) - 1:
             raise ValueError(
@@ -66,14 +65,29 @@ class Table:
                 f"{len(self.columns) - 1}"
             )
 
+    def add(self, *cells: Cell | str | float | None) -> None:
+        """Add a row: strings become cells of text, integers and other numbers cells of numbers."""
+        if len(cells) != len(self.columns):
+            raise ValueError(
+                f"{self.name} has {len(self.columns)} columns, got a row of {len(cells)}"
+            )
+        self.rows.append(tuple(_make_cell(cell) for cell in cells))
+
+    def numeric_columns(self) -> set[int]:
+        """The columns of numbers, which are right-aligned."""
+        columns = range(1, len(self.columns))
+        return {i for i in columns if any(row[i].value is not None for row in self.rows)}
+
+    def full_headings(self) -> list[str]:
+        """The headings of columns, each preceded by the heading of its group."""
+        groups = [heading for heading, width in self.groups for _ in range(width)]
+        groups = ["", *(groups or [""] * (len(self.columns) - 1))]
+        return [
+            f"{group} {column}".strip() for group, column in zip(groups, self.columns, strict=True)
+        ]
+
 
 # --- cells ---------------------------------------------------------------------------------------
-
-
-def make_row(*cells: Cell | str | int) -> tuple[Cell, ...]:
-    """A row of a table: strings become cells of text, integers cells of whole numbers."""
-    made = (number_cell(cell, 0) if isinstance(cell, int) else cell for cell in cells)
-    return tuple(Cell(cell) if isinstance(cell, str) else cell for cell in made)
 
 
 def number_cell(
@@ -95,12 +109,22 @@ def number_cell(
     return Cell(text, value, spread)
 
 
-def interval_cell(value: float, bounds: tuple[float, float] | None, digits: int = 1) -> Cell:
+def interval_cell(found: Estimate, digits: int = 1) -> Cell:
     """A cell of a statistic with its confidence interval, if it has one."""
-    text = _rounded(value, digits)
-    if bounds is not None:
-        text += f" [{_rounded(bounds[0], digits)}, {_rounded(bounds[1], digits)}]"
-    return Cell(text, value, bounds=bounds)
+    value, text = float(found.value), _rounded(float(found.value), digits)
+    if found.interval is None:
+        return Cell(text, value)
+    low, high = map(float, found.interval)
+    text += f" [{_rounded(low, digits)}, {_rounded(high, digits)}]"
+    return Cell(text, value, bounds=(low, high))
+
+
+def _make_cell(cell: Cell | str | float | None) -> Cell:
+    if isinstance(cell, Cell):
+        return cell
+    if isinstance(cell, str):
+        return Cell(cell)
+    return number_cell(cell, 0 if isinstance(cell, int) else None)
 
 
 def _decimals(value: float, spread: float | None) -> int:
@@ -125,31 +149,24 @@ def render_table(table: Table, form: TableFormat) -> str:
 
 
 def _text(table: Table) -> str:
-    columns = _full_headings(table)
+    columns, numeric = table.full_headings(), table.numeric_columns()
     body = [[cell.text + ("*" if cell.best else "") for cell in row] for row in table.rows]
-    widths = [max(len(line[i]) for line in [columns, *body]) for i in range(len(columns))]
-    left = [0, *(i for i in range(1, len(columns)) if _is_text(table, i))]
+    widths = [max(map(len, column)) for column in zip(columns, *body, strict=True)]
 
     def line(cells: Sequence[str]) -> str:
         padded = (
-            cell.ljust(width) if i in left else cell.rjust(width)
+            cell.rjust(width) if i in numeric else cell.ljust(width)
             for i, (cell, width) in enumerate(zip(cells, widths, strict=True))
         )
         return "  ".join(padded).rstrip()
 
     rule = "  ".join("─" * width for width in widths)
     lines = [table.title, "", line(columns), rule, *map(line, body)]
-    if table.notes:
-        lines += ["", *(line for note in table.notes for line in _wrapped(note))]
-    return "\n".join(lines) + "\n"
-
-
-def _wrapped(note: str) -> list[str]:
-    return textwrap.wrap(note, 100, initial_indent="  · ", subsequent_indent="    ")
-
-
-def _is_text(table: Table, column: int) -> bool:
-    return all(row[column].value is None for row in table.rows)
+    notes = [
+        textwrap.fill(note, 100, initial_indent="  · ", subsequent_indent="    ")
+        for note in table.notes
+    ]
+    return "\n".join([*lines, *([""] if notes else []), *notes]) + "\n"
 
 
 def _markdown(table: Table) -> str:
@@ -160,61 +177,55 @@ def _markdown(table: Table) -> str:
         text = _escape_markdown(cell.text)
         return f"**{text}**" if cell.best else text
 
-    columns = [_escape_markdown(column) for column in _full_headings(table)]
-    rules = ["---" if i == 0 or _is_text(table, i) else "--:" for i in range(len(columns))]
+    columns = [_escape_markdown(column) for column in table.full_headings()]
+    numeric = table.numeric_columns()
+    rules = ["--:" if i in numeric else "---" for i in range(len(columns))]
     body = [line([cell_text(cell) for cell in row]) for row in table.rows]
     notes = ["", *(f"- {_escape_markdown(note)}" for note in table.notes)] if table.notes else []
     title = f"**{_escape_markdown(table.title)}**"
     return "\n".join([title, "", line(columns), line(rules), *body, *notes]) + "\n"
 
 
+_MARKDOWN: Final = str.maketrans({character: f"\\{character}" for character in "\\`*_|<>[]"})
+
+
 def _escape_markdown(text: str) -> str:
-    for character in "\\`*_|<>[]":
-        text = text.replace(character, f"\\{character}")
-    return " ".join(text.splitlines())
+    return " ".join(text.translate(_MARKDOWN).splitlines())
 
 
 def _csv(table: Table) -> str:
     """Unrounded numbers; spreads and intervals have columns of their own."""
-    columns = range(len(table.columns))
-    spread = [any(row[i].spread is not None for row in table.rows) for i in columns]
-    bounds = [any(row[i].bounds is not None for row in table.rows) for i in columns]
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
     headings: list[str] = []
-    for i, column in enumerate(_full_headings(table)):
-        headings += [column, *([f"{column} ±"] if spread[i] else [])]
-        headings += [f"{column} low", f"{column} high"] if bounds[i] else []
-    writer.writerow(headings)
-    for row in table.rows:
-        values: list[str] = []
-        for i, cell in enumerate(row):
-            values += [_csv_value(cell), *([_csv_number(cell.spread)] if spread[i] else [])]
-            if bounds[i]:
-                values += [_csv_number(bound) for bound in cell.bounds or (None, None)]
-        writer.writerow(values)
+    columns: list[Sequence[str | float | None]] = []
+    for heading, cells in zip(table.full_headings(), zip(*table.rows, strict=True), strict=True):
+        headings.append(heading)
+        columns.append([_csv_value(cell) for cell in cells])
+        if any(cell.spread is not None for cell in cells):
+            headings.append(f"{heading} ±")
+            columns.append([cell.spread for cell in cells])
+        if any(cell.bounds is not None for cell in cells):
+            headings += [f"{heading} low", f"{heading} high"]
+            columns += zip(*(cell.bounds or (None, None) for cell in cells), strict=True)
+    out = io.StringIO()
+    csv.writer(out, lineterminator="\n").writerows([headings, *zip(*columns, strict=True)])
     return out.getvalue()
 
 
-def _csv_number(value: float | None) -> str:
-    return "" if value is None else repr(value)
-
-
-def _csv_value(cell: Cell) -> str:
+def _csv_value(cell: Cell) -> str | float:
     if cell.value is not None:
-        return repr(cell.value)
+        return cell.value
     return "" if cell.text == _MISSING else cell.text
 
 
 def _latex(table: Table) -> str:
     """A booktabs table with the notes in its caption."""
-    columns = [_escape_latex(column) for column in table.columns]
-    shape = "".join("l" if i == 0 or _is_text(table, i) else "r" for i in range(len(columns)))
+    numeric = table.numeric_columns()
+    shape = "".join("r" if i in numeric else "l" for i in range(len(table.columns)))
     lines = [r"\begin{table}", r"\centering", rf"\begin{{tabular}}{{{shape}}}", r"\toprule"]
     if table.groups:
         heads = [rf"\multicolumn{{{n}}}{{c}}{{{_escape_latex(head)}}}" for head, n in table.groups]
         lines.append(" & ".join(["", *heads]) + r" \\")
-    lines += [" & ".join(columns) + r" \\", r"\midrule"]
+    lines += [" & ".join(map(_escape_latex, table.columns)) + r" \\", r"\midrule"]
     for row in table.rows:
         cells = (
             rf"\textbf{{{_escape_latex(cell.text)}}}" if cell.best else _escape_latex(cell.text)
@@ -226,42 +237,32 @@ def _latex(table: Table) -> str:
     return "\n".join([*lines, rf"\label{{tab:{table.name}}}", r"\end{table}"]) + "\n"
 
 
-_LATEX: Final = {
-    "\\": r"\textbackslash{}",
-    "{": r"\{",
-    "}": r"\}",
-    "~": r"\textasciitilde{}",
-    "^": r"\textasciicircum{}",
-    "<": r"\textless{}",
-    ">": r"\textgreater{}",
-    "−": "$-$",
-    "±": r"$\pm$",
-    "≠": r"$\neq$",
-    "≈": r"$\approx$",
-    "×": r"$\times$",
-    "Σ̄": r"$\bar\Sigma$",
-    "→": r"$\to$",
-    "–": "--",
-    "…": r"\dots{}",
-    **{character: f"\\{character}" for character in "&%$#_"},
-}
+_LATEX: Final = str.maketrans(
+    {
+        "\\": r"\textbackslash{}",
+        "{": r"\{",
+        "}": r"\}",
+        "~": r"\textasciitilde{}",
+        "^": r"\textasciicircum{}",
+        "<": r"\textless{}",
+        ">": r"\textgreater{}",
+        "−": "$-$",
+        "±": r"$\pm$",
+        "≠": r"$\neq$",
+        "≈": r"$\approx$",
+        "×": r"$\times$",
+        "Σ": r"$\bar\Sigma$",
+        "→": r"$\to$",
+        "–": "--",
+        "…": r"\dots{}",
+        **{character: f"\\{character}" for character in "&%$#_"},
+    }
+)
 
 
 def _escape_latex(text: str) -> str:
     text = text.replace("Σ̄", "Σ")  # two code points: the letter and a combining bar
-    table = {**_LATEX, "Σ": _LATEX["Σ̄"]}
-    return "".join(table.get(character, character) for character in " ".join(text.splitlines()))
-
-
-def _full_headings(table: Table) -> list[str]:
-    """The headings of columns, each preceded by the heading of its group."""
-    groups = [head for head, width in table.groups for _ in range(width)] or [""] * (
-        len(table.columns) - 1
-    )
-    rest = [
-        f"{group} {column}".strip() for group, column in zip(groups, table.columns[1:], strict=True)
-    ]
-    return [table.columns[0], *rest]
+    return " ".join(text.splitlines()).translate(_LATEX)
 
 
 _FORMS: Final[dict[TableFormat, Callable[[Table], str]]] = {

@@ -13,13 +13,11 @@ import pytest
 from matplotlib.figure import Figure
 
 from noisynet.reports import ReportSummary, write_report
-from noisynet.reports.analysis import Analysis, make_normaliser
+from noisynet.reports.analysis import Analysis
 from noisynet.reports.curve_figures import curve_figures
-from noisynet.reports.interval_figures import interval_figures
 from noisynet.reports.load_runs import find_runs, read_runs
-from noisynet.reports.paper_figures import paper_figures
-from noisynet.reports.plotting import LazyFigure, figure_style
-from noisynet.reports.sigma_figures import sigma_figures
+from noisynet.reports.plotting import ReportFigure, figure_style
+from noisynet.reports.score_figures import score_figures
 from noisynet.reports.study import make_studies
 from noisynet.reports.table_formats import Cell, Table
 
@@ -68,7 +66,7 @@ def write_run(tmp_path: Path) -> WriteRun:
 def analyse(folder: Path) -> Analysis:
     """The analysis of the only study below `folder / "runs"`."""
     (study,) = make_studies(read_runs(find_runs([folder / "runs"]))[0])
-    return Analysis(study, make_normaliser(study))
+    return Analysis(study)
 
 
 # --- tables --------------------------------------------------------------------------------------
@@ -99,17 +97,16 @@ def pong_and_boxing(write_run: WriteRun, tmp_path: Path) -> Analysis:
 # --- figures -------------------------------------------------------------------------------------
 
 
-def all_figures(analysis: Analysis) -> Iterator[LazyFigure]:
+def all_figures(analysis: Analysis) -> list[ReportFigure]:
     """Every figure of a report."""
-    for make in (paper_figures, sigma_figures, curve_figures, interval_figures):
-        yield from make(analysis)
+    with figure_style():
+        return [*score_figures(analysis), *curve_figures(analysis)]
 
 
 def draw(analysis: Analysis, name: str) -> Figure:
     """Draw one figure of a report."""
     (figure,) = (one for one in all_figures(analysis) if one.name == name)
-    with figure_style():
-        return figure.draw()
+    return figure.drawn
 
 
 def texts(figure: Figure) -> list[str]:

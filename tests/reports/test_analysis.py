@@ -7,21 +7,21 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from noisynet.reports.agents import make_contender
-from noisynet.reports.analysis import Analysis, make_normaliser
+from noisynet.reports.agents import Contender
+from noisynet.reports.analysis import Analysis
 from noisynet.reports.load_runs import find_runs, read_runs
 from noisynet.reports.published import ReferenceName
-from noisynet.reports.scores import Reference, Tally, mean_score
+from noisynet.reports.scores import Reference, mean_score
 from noisynet.reports.study import make_studies
 
 from .conftest import WriteRun
 
-DQN, NOISY = make_contender("dqn"), make_contender("noisynet-dqn")
+DQN, NOISY = Contender("dqn"), Contender("noisynet-dqn")
 
 
 def analyse(folder: Path, references: ReferenceName = "unrounded") -> Analysis:
     (study,) = make_studies(read_runs(find_runs([folder / "runs"]))[0])
-    return Analysis(study, make_normaliser(study, references))
+    return Analysis(study, references)
 
 
 def test_without_human_scores_0_and_100_are_the_measured_range(
@@ -30,11 +30,9 @@ def test_without_human_scores_0_and_100_are_the_measured_range(
     write_run("dqn", "gym/A", 0, [10.0, 30.0])
     write_run("noisynet-dqn", "gym/A", 0, [20.0, 50.0])
     analysis = analyse(tmp_path)
-    assert analysis.normaliser.references == {"gym/A": Reference(10.0, 50.0)}
-    assert "0 is the lowest and 100 the highest evaluation of any run" in (
-        analysis.normaliser.sentence
-    )
-    assert analysis.strata(DQN, ["gym/A"]).values.tolist() == [50.0]
+    assert analysis.references == {"gym/A": Reference(10.0, 50.0)}
+    assert "0 is the lowest and 100 the highest evaluation of any run" in analysis.normalisation
+    assert [scores.tolist() for scores in analysis.normalised(DQN, ["gym/A"])] == [[50.0]]
     assert analysis.relative(NOISY, DQN) == {"gym/A": 50.0}
 
 
@@ -44,7 +42,8 @@ def test_an_environment_with_equal_scores_is_in_no_aggregate(
     write_run("dqn", "gym/A", 0, [0.0, 1.0])
     write_run("dqn", "gym/Flat", 0, [3.0, 3.0])
     analysis = analyse(tmp_path)
-    assert analysis.not_normalised == ["gym/Flat"]
+    assert analysis.study.tasks == ("gym/A", "gym/Flat")
+    assert list(analysis.references) == ["gym/A"]
     assert analysis.tasks(DQN) == ["gym/A"]
 
 
@@ -56,7 +55,7 @@ def test_atari_is_normalised_by_either_set_of_references(
 ) -> None:
     write_run("dqn", "atari/video_pinball", 0, [430_000.0])
     analysis = analyse(tmp_path, references)
-    found = float(mean_score(analysis.strata(DQN, ["atari/video_pinball"])))
+    found = float(mean_score(analysis.normalised(DQN, ["atari/video_pinball"])))
     assert found == pytest.approx(100 * expected)
 
 
@@ -76,7 +75,7 @@ def test_wins_are_counted_by_mean_scores(write_run: WriteRun, tmp_path: Path) ->
         write_run("noisynet-dqn", f"gym/{task}", 0, [0.0, noisy])
         write_run("dqn", f"gym/{task}", 0, [0.0, plain])
     analysis = analyse(tmp_path)
-    assert analysis.tally(NOISY, DQN) == Tally(2, 1, 1)
+    assert analysis.tally(NOISY, DQN) == "2/1/1"
     assert analysis.improvement(NOISY, DQN).value == pytest.approx((1 + 0.5 + 0 + 1) / 4)
     assert analysis.improvement(NOISY, DQN).interval is None  # one seed
 
@@ -94,10 +93,10 @@ def test_published_scores_belong_to_contenders_without_variant(
     assert score is not None
     assert score.mean == 21
     assert analysis.published(variant, "atari/pong") is None
-    assert analysis.published(make_contender("noisynet-a3c-factorised"), "atari/pong") is None
-    published = analysis.published_strata(common, ["atari/pong"])
+    assert analysis.published(Contender("noisynet-a3c-factorised"), "atari/pong") is None
+    published = analysis.published_normalised(common, ["atari/pong"])
     assert published is not None
-    assert published.values[0] == pytest.approx(100 * 41.7 / 35.3)
+    assert published[0].item() == pytest.approx(100 * 41.7 / 35.3)
 
 
 def test_published_scores_are_not_shown_for_other_environment_options(
@@ -108,7 +107,7 @@ def test_published_scores_are_not_shown_for_other_environment_options(
     analysis = analyse(tmp_path)
     with_options = 'atari/pong {"colour": true}'
     assert set(analysis.study.tasks) == {"atari/pong", with_options}
-    assert analysis.normaliser.references[with_options].low == -20.7
+    assert analysis.references[with_options].low == -20.7
     assert [analysis.published(DQN, task) is None for task in analysis.study.tasks] == [False, True]
 
 
@@ -116,8 +115,8 @@ def test_an_agent_is_compared_with_its_noisy_versions(write_run: WriteRun, tmp_p
     for agent in ("dqn", "a3c", "noisynet-a3c", "noisynet-a3c-factorised"):
         write_run(agent, "gym/A", 0, [0.0, 1.0])
     analysis = analyse(tmp_path)
-    both = [make_contender(agent) for agent in ("a3c", "noisynet-a3c")]
-    factorised = make_contender("noisynet-a3c-factorised")
+    both = [Contender(agent) for agent in ("a3c", "noisynet-a3c")]
+    factorised = Contender("noisynet-a3c-factorised")
     assert analysis.compared_with("a3c") == both
     assert analysis.compared_with("a3c", factorised_a3c=True) == [*both, factorised]
     assert analysis.compared_with("dueling") == []

@@ -11,7 +11,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from noisynet.reports.load_runs import ReportError, find_runs, read_run, read_runs
+from noisynet.reports.load_runs import (
+    SIGMA_POINTS,
+    ReportError,
+    find_runs,
+    read_evaluations_and_sigma,
+    read_run,
+    read_runs,
+    read_timing,
+)
+from noisynet.runs import MetricsLog, RunDamaged
 
 from .conftest import WriteRun
 
@@ -26,9 +35,8 @@ def test_everything_in_a_run_folder_is_loaded(write_run: WriteRun) -> None:
     run = read_run(folder)
     assert (run.agent, run.environment, run.family, run.seed) == ("noisynet-dqn", "gym/A", "gym", 3)
     assert (run.protocol.budget_frames, run.protocol.period_frames) == (300, 100)
-    assert run.curve.points.tolist() == [1, 2, 3]
-    assert run.curve.scores.tolist() == [1.0, 5.0, 2.0]
-    assert run.curves["off"].scores.tolist() == [0.0, 7.0, 1.0]
+    assert run.curve.tolist() == [1.0, 5.0, 2.0]
+    assert run.curves["off"].tolist() == [0.0, 7.0, 1.0]
     assert run.timing.training_seconds == 3 * 36
     assert run.timing.evaluation_seconds == 3 * 4
     assert run.timing.steps_per_second == pytest.approx(130)
@@ -41,7 +49,7 @@ def test_everything_in_a_run_folder_is_loaded(write_run: WriteRun) -> None:
 
 def test_an_agent_without_noise_has_one_curve(write_run: WriteRun) -> None:
     run = read_run(write_run("dqn", "gym/A", 0, [4.0]))
-    assert run.curve.scores.tolist() == [4.0]
+    assert run.curve.tolist() == [4.0]
     assert list(run.curves) == ["off"]
     assert run.sigma == {}
 
@@ -51,7 +59,7 @@ def test_the_setting_evaluation_chooses_the_curve_of_the_score(write_run: WriteR
     run = read_run(
         write_run("noisynet-dqn", "gym/A", 0, [1.0], scores_off=[9.0], settings=settings)
     )
-    assert run.curve.scores.tolist() == [9.0]
+    assert run.curve.tolist() == [9.0]
 
 
 def test_a_failed_run_has_its_reason_as_remark(write_run: WriteRun) -> None:
@@ -66,9 +74,76 @@ def test_a_run_without_metrics_is_loaded(write_run: WriteRun) -> None:
     for name in ("metrics.jsonl", "timing.jsonl", "status.json"):
         (folder / name).unlink()
     run = read_run(folder)
-    assert run.curve.scores.size == 0
+    assert run.curve.size == 0
     assert run.state == "no status"
     assert np.isnan(run.timing.steps_per_second)
+
+
+def test_rows_written_by_metrics_log_are_loaded(write_run: WriteRun) -> None:
+    folder = write_run("noisynet-dqn", "gym/A", 0, [1.0, 2.0])
+    (folder / "metrics.jsonl").unlink()
+    with MetricsLog(folder / "metrics.jsonl") as log:
+        log.append({"kind": "episode", "frames": 10, "score": 3.0})
+        for frames in (40, 120):
+            log.append({"kind": "train", "frames": frames, "sigma": {"q": frames / 1000}})
+        # Two environments: the evaluation at 100 frames comes at 102.
+        row = {"kind": "evaluation", "frames": 102, "noise": "on", "completed": True}
+        log.append({**row, "score": 8.0})
+        log.append({**row, "frames": 200, "score": float("nan")})
+    run = read_run(folder)
+    assert run.curve.tolist() == [8.0]
+    assert run.sigma["q"][[40, 120]].tolist() == [0.04, 0.12]
+    assert run.remarks == ("1 evaluations without a finite score are ignored",)
+
+
+def test_an_incomplete_last_line_is_dropped(write_run: WriteRun) -> None:
+    folder = write_run("dqn", "gym/A", 0, [1.0, 2.0])
+    with (folder / "metrics.jsonl").open("a") as file:
+        file.write('{"kind":"evaluation","frames":300,"noi')
+    assert read_run(folder).curve.tolist() == [1.0, 2.0]
+
+
+def test_partial_returns_are_a_remark(write_run: WriteRun) -> None:
+    folder = write_run("dqn", "gym/A", 0, [1.0, 2.0])
+    path = folder / "metrics.jsonl"
+    path.write_text(path.read_text().replace('"completed":true', '"completed":false', 1))
+    (remark,) = read_run(folder).remarks
+    assert remark.startswith("1 of 2 evaluations completed no episode")
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("{'kind'", "line 5 of .* is not JSON"),
+        ("[1]", "line 5 of .* is a list, not a row"),
+        ('{"kind":"evaluation","frames":1}', "an evaluation row without noise, frames or score"),
+    ],
+)
+def test_a_damaged_line_is_an_error_that_names_it(
+    write_run: WriteRun, line: str, message: str
+) -> None:
+    folder = write_run("dqn", "gym/A", 0, [1.0, 2.0])
+    with (folder / "metrics.jsonl").open("a") as file:
+        file.write(line + "\n")
+    with pytest.raises(RunDamaged, match=message):
+        read_run(folder)
+
+
+def test_sigma_is_sampled_at_points_of_the_budget(tmp_path: Path) -> None:
+    path = tmp_path / "metrics.jsonl"
+    with MetricsLog(path) as log:
+        for frames in (0, 4, 5, 999, 1000):
+            log.append({"kind": "train", "frames": frames, "sigma": {"q": float(frames)}})
+    rows, sigma = read_evaluations_and_sigma(path, 1000, noisy=True)
+    assert rows == []
+    # 5 frames for each point; the last row of a point counts.
+    assert sigma["q"][[0, 1, SIGMA_POINTS - 1]].tolist() == [4.0, 5.0, 1000.0]
+    assert read_evaluations_and_sigma(path, 1000, noisy=False) == ([], {})
+
+
+def test_a_missing_timing_file_has_no_duration(tmp_path: Path) -> None:
+    timing = read_timing(tmp_path / "timing.jsonl")
+    assert (timing.training_seconds, timing.evaluation_seconds) == (0.0, 0.0)
 
 
 def test_runs_are_found_at_any_depth_and_each_once(write_run: WriteRun, tmp_path: Path) -> None:
@@ -97,8 +172,8 @@ def test_an_unreadable_run_is_skipped(write_run: WriteRun) -> None:
     (bad / "config.json").write_text("{")
     runs, skipped = read_runs([good, bad])
     assert [run.path for run in runs] == [good]
-    assert [one.path for one in skipped] == [bad]
-    assert "config.json is not JSON" in skipped[0].reason
+    assert list(skipped) == [str(bad)]
+    assert "config.json is not JSON" in skipped[str(bad)]
 
 
 @pytest.mark.parametrize(

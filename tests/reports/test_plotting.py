@@ -5,21 +5,18 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
-import pytest
 from matplotlib.colors import to_hex
 
-from noisynet.reports.agents import STYLES, make_contender
+from noisynet.reports.agents import STYLES, Contender
 from noisynet.reports.analysis import Analysis
-from noisynet.reports.paper_figures import paper_figures
-from noisynet.reports.plotting import figure_style, line_style, render_figure, short_number
+from noisynet.reports.plotting import line_style
 
 from .conftest import WriteRun, all_figures, analyse, draw, texts
 
 
 def test_every_figure_has_labels_and_a_caption(analysis: Analysis) -> None:
     for figure in all_figures(analysis):
-        with figure_style():
-            drawn = figure.draw()
+        drawn = figure.drawn
         names = [drawn.get_supxlabel(), drawn.get_supylabel()]
         for axes in drawn.axes:
             names += [axes.get_xlabel(), axes.get_ylabel()]
@@ -31,8 +28,8 @@ def test_every_figure_has_labels_and_a_caption(analysis: Analysis) -> None:
 
 def test_the_figures_of_a_study(analysis: Analysis) -> None:
     assert [figure.name for figure in all_figures(analysis)] == [
-        *("figure-1a", "figure-2", "figure-3-noisynet-dqn", "figure-6"),
-        *("aggregates", "improvement", "profiles", "noise"),
+        *("figure-1a", "aggregates", "improvement", "profiles", "figure-6", "figure-2", "noise"),
+        "figure-3-noisynet-dqn",
     ]
 
 
@@ -45,15 +42,15 @@ def test_the_figures_of_agents_that_are_not_in_the_paper_have_no_numbers(
     found = analyse(tmp_path)
     figures = {figure.name: figure for figure in all_figures(found)}
     assert list(figures) == [
-        *("relative-noisynet-c51", "relative-rainbow", "medians", "sigma-noisynet-c51"),
-        *("sigma-rainbow", "curves-c51", "curves-rainbow"),
-        *("aggregates", "improvement", "profiles", "noise"),
+        *("relative-noisynet-c51", "relative-rainbow", "aggregates", "improvement", "profiles"),
+        *("curves-c51", "curves-rainbow", "medians", "noise"),
+        *("sigma-noisynet-c51", "sigma-rainbow"),
     ]
     assert not [figure for figure in figures.values() if "Figure" in figure.title]
     titles = {axes.get_title() for axes in draw(found, "sigma-rainbow").axes}
     assert titles == {f"head.{part}.{i}" for part in ("value", "advantage") for i in (0, 2)}
     for figure in figures.values():
-        render_figure(figure)
+        figure.render()
 
 
 def test_an_agent_has_one_colour_everywhere(analysis: Analysis) -> None:
@@ -77,29 +74,21 @@ def test_a_name_is_not_parsed_as_a_formula(write_run: WriteRun, tmp_path: Path) 
     analysis = analyse(tmp_path)
     assert r"$\frac{x<b>" in texts(draw(analysis, "figure-6"))
     for figure in all_figures(analysis):
-        render_figure(figure)  # matplotlib would fail on an invalid formula
+        figure.render()  # matplotlib would fail on an invalid formula
 
 
 def test_the_same_figure_is_the_same_bytes(analysis: Analysis) -> None:
-    figure = next(paper_figures(analysis))
-    first, second = render_figure(figure), render_figure(figure)
-    assert (first.png, first.svg) == (second.png, second.svg)
-    assert first.png.startswith(b"\x89PNG")
-    assert b"<svg" in first.svg
+    first, second = (all_figures(analysis)[0].render() for _ in range(2))
+    assert first == second
+    assert first[0].startswith(b"\x89PNG")
+    assert b"<svg" in first[1]
 
 
 def test_variants_share_their_agents_colour_and_differ_in_dashes() -> None:
     shown = [
-        make_contender("dqn"),
-        *(make_contender("noisynet-dqn", variant) for variant in ("", "a", "b")),
+        Contender("dqn"),
+        *(Contender("noisynet-dqn", variant) for variant in ("", "a", "b")),
     ]
     styles = [line_style(contender, shown) for contender in shown]
     assert len({style["color"] for style in styles[1:]}) == 1
     assert len({str(style["linestyle"]) for style in styles[1:]}) == 3
-
-
-@pytest.mark.parametrize(
-    ("value", "text"), [(12_000.0, "12k"), (-1_500_000.0, "−1.5M"), (0.25, "0.25"), (0.0, "0")]
-)
-def test_numbers_of_small_panels_are_short(value: float, text: str) -> None:
-    assert short_number(value) == text

@@ -10,18 +10,15 @@ from typer.testing import CliRunner
 
 from noisynet.cli import app
 from noisynet.reports import ReportError, ReportSummary, write_report
-from noisynet.reports.plotting import RenderedFigure
+from noisynet.reports.plotting import ReportFigure
 
 from . import synthetic_study
 
 
 @pytest.fixture
 def no_drawing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Replace the images by empty ones: drawing is slow and tested elsewhere."""
-    monkeypatch.setattr(
-        "noisynet.reports.report.render_figure",
-        lambda figure: RenderedFigure(figure, 7.0, b"", b"<svg/>"),
-    )
+    """Replace the images by empty ones: rendering is slow and tested elsewhere."""
+    monkeypatch.setattr(ReportFigure, "render", lambda _: (b"", b"<svg/>"))
 
 
 def test_a_report_has_a_page_figures_and_tables(report: ReportSummary) -> None:

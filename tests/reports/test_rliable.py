@@ -13,6 +13,7 @@ import json
 import os
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,13 +22,12 @@ import pytest
 
 from noisynet.reports.scores import (
     Floats,
-    Strata,
     estimate,
-    estimate_profile,
     interquartile_mean,
     mean_score,
     median_score,
     optimality_gap,
+    performance_profile,
     probability_of_improvement,
 )
 
@@ -44,8 +44,8 @@ def scores(agent_seed: int) -> Floats:
     return np.asarray(drawn.round(-1))
 
 
-def strata(matrix: Floats) -> Strata:
-    return Strata.of(list(matrix.T))
+def tasks(matrix: Floats) -> list[Floats]:
+    return list(matrix.T)
 
 
 # Results of rliable 1.2.0 for `scores(2)` and `scores(1)`, in per cent.
@@ -54,7 +54,7 @@ IMPROVEMENT_BY_RLIABLE = 0.565
 
 
 def test_point_estimates_are_rliables() -> None:
-    noisy, baseline = strata(scores(2)), strata(scores(1))
+    noisy, baseline = tasks(scores(2)), tasks(scores(1))
     found = [float(statistic(noisy)) for statistic in STATISTICS]
     assert found == pytest.approx(BY_RLIABLE)
     better = estimate(probability_of_improvement, noisy, baseline, seed=0)
@@ -93,20 +93,21 @@ def test_intervals_are_rliables_to_bootstrap_error(rliable_python: str) -> None:
     )
     theirs: dict[str, Any] = json.loads(done.stdout)
     for column, statistic in enumerate(STATISTICS):
-        ours = estimate(statistic, strata(noisy), seed=0, resamples=4_000)
+        ours = estimate(statistic, tasks(noisy), seed=0, resamples=4_000)
         assert ours.value == pytest.approx(100 * theirs["aggregates"][column])
         bounds = [100 * row[column] for row in theirs["aggregates_interval"]]
         assert ours.interval is not None
         width = bounds[1] - bounds[0]
         assert ours.interval == pytest.approx(bounds, abs=0.08 * width)
     better = estimate(
-        probability_of_improvement, strata(noisy), strata(baseline), seed=0, resamples=4_000
+        probability_of_improvement, tasks(noisy), tasks(baseline), seed=0, resamples=4_000
     )
     assert [better.value] == pytest.approx(theirs["improvement"])
     assert better.interval == pytest.approx(
         [row[0] for row in theirs["improvement_interval"]], abs=0.02
     )
-    profile, interval = estimate_profile(strata(noisy), THRESHOLDS, seed=0, resamples=4_000)
-    assert profile == pytest.approx(theirs["profile"])
-    assert interval is not None
-    assert interval == pytest.approx(np.array(theirs["profile_interval"]), abs=0.03)
+    profile = partial(performance_profile, thresholds=THRESHOLDS)
+    found = estimate(profile, tasks(noisy), seed=0, resamples=4_000)
+    assert found.value == pytest.approx(theirs["profile"])
+    assert found.interval is not None
+    assert found.interval == pytest.approx(np.array(theirs["profile_interval"]), abs=0.03)

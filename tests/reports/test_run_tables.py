@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from noisynet.reports.measured_tables import raw_scores, table_1
 from noisynet.reports.run_tables import cost, missing, runs_table
+from noisynet.reports.score_tables import raw_scores, table_1
 
 from .conftest import WriteRun, analyse, cell_texts
 
@@ -29,7 +29,7 @@ def test_missing_runs_are_listed_and_count_nowhere(write_run: WriteRun, tmp_path
         ["DQN", "gym/A", "1", "–"],
         ["DQN", "gym/B", "0", "1 (running)"],
     ]
-    assert table_1(analysis).rows == ()
+    assert table_1(analysis).rows == []
     assert [row[0].text for row in raw_scores(analysis).rows] == ["gym/A"]
     states = {row[2].text: row[4].text for row in runs_table(analysis).rows}
     assert states == {"gym/A": "finished", "gym/B": "running, incomplete"}

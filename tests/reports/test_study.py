@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from noisynet.reports.agents import make_contender
+from noisynet.reports.agents import Contender
 from noisynet.reports.load_runs import ReportError, find_runs, read_runs
 from noisynet.reports.study import Study, figure_label, make_studies, table_label, task_game
 
 from .conftest import WriteRun
 
-DQN, NOISY = make_contender("dqn"), make_contender("noisynet-dqn")
+DQN, NOISY = Contender("dqn"), Contender("noisynet-dqn")
 
 
 def studies(folder: Path, **more: Any) -> list[Study]:
@@ -30,7 +30,10 @@ def test_the_score_of_a_run_is_the_maximum_of_its_curve(
     write_run("dqn", "gym/A", 1, [4.0, 3.0, 3.0])
     (study,) = studies(tmp_path)
     assert study.scores(DQN, "gym/A").tolist() == [5.0, 4.0]
-    assert study.curves(DQN, "gym/A").tolist() == [[1.0, 5.0, 2.0], [4.0, 3.0, 3.0]]
+    assert study.curves(DQN, study.complete(DQN, "gym/A")).tolist() == [
+        [1.0, 5.0, 2.0],
+        [4.0, 3.0, 3.0],
+    ]
     assert study.frames(DQN).tolist() == [100.0, 200.0, 300.0]
 
 
@@ -42,10 +45,10 @@ def test_an_unfinished_run_counts_in_its_own_curve_only(
     write_run("dqn", "gym/A", 1, [9.0], settings=budget, state="interrupted")
     (study,) = studies(tmp_path)
     assert study.scores(DQN, "gym/A").tolist() == [5.0]
-    both = study.curves(DQN, "gym/A", unfinished=True)
-    np.testing.assert_array_equal(both[1], [9.0, np.nan, np.nan])
-    (missing,) = study.missing()
-    assert (missing.unfinished, missing.states, missing.absent) == ((1,), ("interrupted",), ())
+    (run,) = study.unfinished(DQN, "gym/A")
+    assert (run.seed, run.state) == (1, "interrupted")
+    np.testing.assert_array_equal(study.curves(DQN, [run]), [[9.0, np.nan, np.nan]])
+    assert study.absent(DQN, "gym/A") == []
 
 
 def test_at_fewer_frames_unfinished_runs_are_complete(write_run: WriteRun, tmp_path: Path) -> None:
@@ -53,7 +56,7 @@ def test_at_fewer_frames_unfinished_runs_are_complete(write_run: WriteRun, tmp_p
     write_run("dqn", "gym/A", 1, [3.0, 2.0], settings={"frames": 300}, state="running")
     (study,) = studies(tmp_path, at_frames=200)
     assert study.scores(DQN, "gym/A").tolist() == [2.0, 3.0]
-    assert study.missing() == []
+    assert study.unfinished(DQN, "gym/A") == []
 
 
 def test_seeds_that_other_agents_have_are_missing(write_run: WriteRun, tmp_path: Path) -> None:
@@ -62,10 +65,9 @@ def test_seeds_that_other_agents_have_are_missing(write_run: WriteRun, tmp_path:
         write_run("dqn", "gym/B", seed, [1.0])
     write_run("noisynet-dqn", "gym/A", 1, [1.0])
     (study,) = studies(tmp_path)
-    assert [(one.contender, one.task, one.absent) for one in study.missing()] == [
-        (NOISY, "gym/A", (0,)),
-        (NOISY, "gym/B", (0, 1)),
-    ]
+    absent = {task: study.absent(NOISY, task) for task in study.tasks}
+    assert absent == {"gym/A": [0], "gym/B": [0, 1]}
+    assert not any(study.absent(DQN, task) for task in study.tasks)
     assert study.tasks_of(DQN, NOISY) == ["gym/A"]
     assert study.pairs == [(NOISY, DQN)]
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
+from noisynet.reports.scores import Estimate
 from noisynet.reports.table_formats import (
     Cell,
     Table,
     interval_cell,
-    make_row,
     number_cell,
     render_table,
 )
@@ -17,13 +18,11 @@ TABLE = Table(
     "table-x",
     "Scores",
     ("game", "mean", "mean", "remark"),
-    (
-        make_row("a_b|<i>", number_cell(1234.5678, spread=12.25), Cell("7", 7.0, best=True), ""),
-        make_row("c", number_cell(-0.04, 1), number_cell(None), "50 % & more"),
-    ),
     ("A note.",),
     (("DQN", 1), ("A3C", 1), ("", 1)),
 )
+TABLE.add("a_b|<i>", number_cell(1234.5678, spread=12.25), Cell("7", 7.0, best=True), "")
+TABLE.add("c", number_cell(-0.04, 1), None, "50 % & more")
 
 
 def test_text_aligns_numbers_and_marks_the_best() -> None:
@@ -85,17 +84,20 @@ def test_missing_numbers_are_shown_as_a_dash() -> None:
 
 
 def test_an_interval_is_shown_in_brackets() -> None:
-    assert interval_cell(12.34, (10.0, 15.06)).text == "12.3 [10.0, 15.1]"
-    assert interval_cell(12.34, None).text == "12.3"
+    value = np.array(12.34)
+    assert interval_cell(Estimate(value, np.array([10.0, 15.06]))).text == "12.3 [10.0, 15.1]"
+    assert interval_cell(Estimate(value, None)).text == "12.3"
 
 
 def test_rows_and_groups_must_match_the_columns() -> None:
-    with pytest.raises(ValueError, match=r"t has 2 columns, got rows of \[1\]"):
-        Table("t", "T", ("a", "b"), (make_row("x"),))
+    with pytest.raises(ValueError, match=r"t has 2 columns, got a row of 1"):
+        Table("t", "T", ("a", "b")).add("x")
     with pytest.raises(ValueError, match="cover 2 columns, expected all but the first, 1"):
-        Table("t", "T", ("a", "b"), (), groups=(("g", 2),))
+        Table("t", "T", ("a", "b"), groups=(("g", 2),))
 
 
 def test_a_row_of_strings_integers_and_cells() -> None:
     cell = number_cell(0.5)
-    assert make_row("a", 7, cell) == (Cell("a"), Cell("7", 7), cell)
+    table = Table("t", "T", ("a", "b", "c", "d", "e"))
+    table.add("a", 7, cell, 0.5, None)
+    assert table.rows == [(Cell("a"), Cell("7", 7), cell, cell, Cell("–"))]

@@ -1,12 +1,16 @@
-"""The paper's tables from runs, on synthetic scores."""
+"""Tables of scores, on synthetic runs."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from noisynet.reports.analysis import Analysis
-from noisynet.reports.comparison_tables import aggregates
-from noisynet.reports.measured_tables import (
+from noisynet.reports.score_tables import (
+    aggregates,
+    comparison,
+    noise_on_and_off,
     other_agents,
     raw_scores,
     relative_scores,
@@ -34,7 +38,7 @@ def test_table_1_has_measured_and_published_scores(pong_and_boxing: Analysis) ->
 def test_table_2_requires_factorised_a3c(
     pong_and_boxing: Analysis, write_run: WriteRun, tmp_path: Path
 ) -> None:
-    assert table_2(pong_and_boxing).rows == ()
+    assert table_2(pong_and_boxing).rows == []
     write_run("a3c", "atari/pong", 0, [-20.0, 14.6])
     write_run("noisynet-a3c-factorised", "atari/pong", 0, [-20.0, 14.6])
     table = table_2(analyse(tmp_path))
@@ -48,7 +52,7 @@ def test_table_2_requires_factorised_a3c(
 def test_agents_that_are_not_in_the_paper_have_a_table_of_their_own(
     pong_and_boxing: Analysis, write_run: WriteRun, tmp_path: Path
 ) -> None:
-    assert other_agents(pong_and_boxing).rows == ()
+    assert other_agents(pong_and_boxing).rows == []
     for agent, score in (
         ("rainbow-without-noise", -3.05),
         ("rainbow", 14.6),
@@ -112,3 +116,27 @@ def test_relative_scores_are_measured_and_published(pong_and_boxing: Analysis) -
     # Pong: 3.53 of 35.3 points; published 1 of 40.7.
     assert cell_texts(row_of(table, "pong")) == ["pong", "10.0", "2.5"]
     assert cell_texts(row_of(table, "boxing")) == ["boxing", "50.0", "2.3"]
+
+
+def test_the_comparison_counts_wins_and_improvements(pong_and_boxing: Analysis) -> None:
+    (row,) = comparison(pong_and_boxing).rows
+    assert cell_texts(row)[:3] == ["NoisyNet-DQN over DQN", "2/0/0", "2/0/0"]
+    assert row[3].value == 1.0
+    assert row[3].bounds == (1.0, 1.0)
+
+
+def test_aggregates_have_intervals(pong_and_boxing: Analysis) -> None:
+    row = row_of(aggregates(pong_and_boxing), "DQN")
+    assert row[1].value == pytest.approx(150.0)
+    assert row[1].bounds is not None
+    assert row[1].bounds[0] < 150 < row[1].bounds[1]
+    assert cell_texts(row)[-2:] == ["2", "4"]
+
+
+def test_noise_on_and_off_are_scores_of_the_same_weights(
+    write_run: WriteRun, tmp_path: Path
+) -> None:
+    write_run("noisynet-dqn", "gym/A", 0, [0.0, 10.0], scores_off=[6.0, 1.0])
+    write_run("dqn", "gym/A", 0, [0.0, 1.0])
+    (row,) = noise_on_and_off(analyse(tmp_path)).rows
+    assert cell_texts(row) == ["NoisyNet-DQN, gym/A", "10.0", "6.00", "4.00", "40.0"]

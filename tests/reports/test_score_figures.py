@@ -1,27 +1,41 @@
-"""Aggregates, probability of improvement, profiles and noise modes: what they show."""
+"""Figures of scores: what they show."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+from matplotlib.colors import to_hex
 
-from noisynet.reports.agents import make_contender
+from noisynet.reports.agents import STYLES, Contender
 from noisynet.reports.analysis import Analysis
-from noisynet.reports.interval_figures import interval_figures
-from noisynet.reports.scores import mean_score
+from noisynet.reports.scores import estimate, mean_score
 
-from .conftest import WriteRun, analyse, draw, texts
+from .conftest import WriteRun, all_figures, analyse, draw, texts
+
+
+def test_bars_are_truncated_at_250_per_cent_with_their_value_above(analysis: Analysis) -> None:
+    figure = draw(analysis, "figure-1a")
+    patches: list[Any] = list(figure.axes[0].patches)
+    bars = {round(bar.get_height(), 1): to_hex(bar.get_facecolor()) for bar in patches}
+    assert max(bars) == 250.0
+    assert bars[250.0].upper() == STYLES["noisynet-dqn"].colour
+    assert bars[min(bars)].upper() == STYLES["dqn"].colour
+    assert "510" in texts(figure)  # 180 points of the 35.3 from random to human
+    labels = [label.get_text() for label in figure.axes[0].get_xticklabels()]
+    assert labels == ["pong", "enduro", "boxing"]  # the best first
+    assert "published" in texts(figure)
 
 
 def test_aggregates_show_estimates_with_their_intervals(analysis: Analysis) -> None:
     mean = next(axes for axes in draw(analysis, "aggregates").axes if axes.get_title() == "mean")
-    dqn = make_contender("dqn")
-    expected = analysis.estimate(mean_score, dqn, analysis.tasks(dqn))
+    dqn = Contender("dqn")
+    expected = estimate(mean_score, analysis.normalised(dqn, analysis.tasks(dqn)))
     assert expected.interval is not None
     lines = [np.asarray(line.get_xdata(), float).tolist() for line in mean.lines]
-    assert lines[:2] == [list(expected.interval), [expected.value]]
+    assert lines[:2] == [expected.interval.tolist(), [expected.value]]
 
 
 def test_the_probability_of_improvement_is_drawn_for_every_pair(analysis: Analysis) -> None:
@@ -44,14 +58,7 @@ def test_profiles_of_high_scores_have_a_logarithmic_axis(
     assert axes.get_xscale() == scale
 
 
-def test_noise_modes_are_drawn_as_two_curves(write_run: WriteRun, tmp_path: Path) -> None:
-    write_run("noisynet-dqn", "gym/A", 0, [0.0, 10.0], scores_off=[6.0, 1.0])
-    (axes,) = draw(analyse(tmp_path), "noise").axes
-    curves = [np.asarray(line.get_ydata(), float).tolist() for line in axes.lines]
-    assert curves == [[0.0, 100.0], [60.0, 10.0]]
-
-
 def test_without_noisy_agents_there_is_no_comparison(write_run: WriteRun, tmp_path: Path) -> None:
     write_run("dqn", "gym/A", 0, [0.0, 1.0])
-    names = [figure.name for figure in interval_figures(analyse(tmp_path))]
-    assert names == ["aggregates", "profiles"]
+    names = [figure.name for figure in all_figures(analyse(tmp_path))]
+    assert names == ["aggregates", "profiles", "figure-6", "figure-2"]
