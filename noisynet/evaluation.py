@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal
@@ -38,6 +39,12 @@ class EvaluationResult:
     def episodes(self) -> int:
         """Number of completed episodes."""
         return sum(trace.finished for trace in self.traces)
+
+    @property
+    def standard_deviation(self) -> float:
+        """Of the returns that `score` is the mean of (n - 1 in the divisor); 0 for a single one."""
+        returns = [trace.score for trace in counted(self.traces)]
+        return float(np.std(returns, ddof=1)) if len(returns) > 1 else 0.0
 
     @property
     def best(self) -> float:
@@ -80,7 +87,8 @@ def evaluate(
     agent: Agent,
     environment: Environment,
     *,
-    frames: int,
+    frames: int | None,
+    episodes: int | None = None,
     training_frames: int,
     noise: Literal["on", "off"],
     stop: Callable[[], bool] = lambda: False,
@@ -90,22 +98,25 @@ def evaluate(
     Args:
         agent: plays with its latest weights; a noisy one resamples its noise at every action.
         environment: a single environment, used for evaluation only.
-        frames: frames to play; an episode that is unfinished at the end does not count.
+        frames: frames to play; an episode that is unfinished at the end does not count. None for
+            no limit.
+        episodes: episodes to play; None for no limit.
         training_frames: training frames so far; they name the random streams.
         noise: whether a noisy agent plays with noise or with mean weights.
         stop: asked at every step; true raises `InterruptedError`.
     """
     policy = agent.evaluation_policy(noise, f"eval {training_frames} {noise}")
-    stacks, steps_left = Stacks(environment), -(-frames // environment.spec.frames_per_step)
-    played = steps_left * environment.spec.frames_per_step
+    stacks, per_step, steps = Stacks(environment), environment.spec.frames_per_step, 0
+    most_steps = math.inf if frames is None else -(-frames // per_step)
+    most_episodes = math.inf if episodes is None else episodes
     traces: list[Trace] = []
-    while steps_left:
+    while steps < most_steps and len(traces) < most_episodes:
         # The seed does not depend on the noise: both modes play the same games.
         seed = episode_seed(agent.config.seed, "eval", training_frames, len(traces))
         stacks.begin(0, environment.start([seed])[0])
         policy.begin_episode()
         actions, score, over = [], 0.0, False
-        while not over and steps_left:
+        while not over and steps < most_steps:
             if stop():
                 raise InterruptedError("the evaluation was interrupted")
             action = policy.act(stacks.observation)
@@ -114,7 +125,7 @@ def evaluate(
             actions.append(int(action[0]))
             score += float(step.reward[0])
             over = bool(step.terminated[0] or step.truncated[0])
-            steps_left -= 1
+            steps += 1
         traces.append(
             Trace(
                 environment=agent.config.environment,
@@ -129,13 +140,14 @@ def evaluate(
             )
         )
     mean = float(np.mean([trace.score for trace in counted(traces)]))
-    return EvaluationResult(mean, any(trace.finished for trace in traces), traces, played)
+    return EvaluationResult(mean, any(trace.finished for trace in traces), traces, steps * per_step)
 
 
 def evaluation_modes(
     agent: Agent,
     training_frames: int,
     frames: int | None = None,
+    episodes: int | None = None,
     stop: Callable[[], bool] = lambda: False,
 ) -> Iterator[tuple[Literal["on", "off"], EvaluationResult]]:
     """Evaluate an agent in each of its modes; a plain agent has only noise "off".
@@ -143,15 +155,20 @@ def evaluation_modes(
     Args:
         agent: the agent, with its latest weights.
         training_frames: training frames so far.
-        frames: frames to play in each mode; None for the configured number.
+        frames: frames to play in each mode; None for the configured number, unless `episodes` is
+            given.
+        episodes: episodes to play in each mode.
         stop: asked at every step; true raises `InterruptedError`.
     """
+    if frames is None and episodes is None:
+        frames = agent.config.evaluation.frames
     for noise in MODES if agent.noisy else MODES[1:]:
         with make_configured_environment(agent.config, 1) as environment:
             result = evaluate(
                 agent,
                 environment,
-                frames=frames or agent.config.evaluation.frames,
+                frames=frames,
+                episodes=episodes,
                 training_frames=training_frames,
                 noise=noise,
                 stop=stop,

@@ -19,7 +19,7 @@ def invoke(*arguments: str) -> Result:
 def test_a_dry_run_of_a_sweep_prints_the_plan(tmp_path: Path) -> None:
     ended = invoke("sweep", "classic", "--dry-run", "--out", str(tmp_path / "runs"), "--seeds", "1")
     assert ended.exit_code == 0, ended.output
-    assert ended.stdout.startswith("classic: 4 runs (2 environments, 1 seeds)")
+    assert ended.stdout.startswith("classic: 4 runs (2 agents, 2 environments, 1 seed)")
     assert not (tmp_path / "runs").exists()
 
 
@@ -68,7 +68,7 @@ def test_errors_of_a_sweep_become_exit_codes(
         (["report", "{}", "--references", "rounded"], 2, "expected unrounded or printed"),
         (["report", "{}", "--at-frames", "many"], 2, "--at-frames"),
         (["report", "{}/nothing"], 1, "expected a folder of runs at"),
-        (["paper", "--form", "html"], 2, "--form expected text, markdown, csv, latex"),
+        (["paper", "--form", "html"], 2, "--form expected text, markdown, csv or latex"),
     ],
 )
 def test_bad_commands_are_refused(

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from noisynet.cli.messages import fail, show
-from noisynet.cli.options import Settings, configure
+from noisynet.cli.messages import fail, failing, show
+from noisynet.cli.options import Environment, Settings, complete_agents, configure
 from noisynet.config import AGENT_SPECS
+
+if TYPE_CHECKING:
+    from noisynet.audit import NoiseReport
 
 _NOISY = ", ".join(spec.name for spec in AGENT_SPECS.values() if spec.noisy)
 
@@ -21,9 +24,10 @@ def audit(
             metavar="AGENT",
             help=f"{_NOISY}; or a file of another library: sb3:model.zip, torchrl:loss.pt, "
             "tianshou:algorithm.pt",
+            autocompletion=complete_agents,
         ),
     ],
-    environment: Annotated[str, typer.Argument(metavar="ENV")] = "atari/pong",
+    environment: Environment = "atari/pong",
     settings: Settings = None,
     trust: Annotated[
         bool, typer.Option("--trust", help="Load a file of another library, which can run code.")
@@ -32,23 +36,23 @@ def audit(
     """Check that an agent keeps the noise contract: which sample each pass uses."""
     library, colon, path = agent.partition(":")
     if colon:
-        _audit_file(library, Path(path), trust)
-        return
-    config = configure(agent, environment, settings=settings)
-    from noisynet.agents import audit_agent, make_agent
-    from noisynet.evaluation import make_configured_environment
+        report = _audit_file(library, Path(path), trust)
+    else:
+        config = configure(agent, environment, settings=settings)
+        from noisynet.agents import audit_agent, make_agent
+        from noisynet.evaluation import make_configured_environment
 
-    try:
-        with make_configured_environment(config, 1) as made:
+        with (
+            failing(ValueError, ImportError, code=2),
+            make_configured_environment(config, 1) as made,
+        ):
             report = audit_agent(make_agent(config, made.spec))
-    except (ValueError, ImportError) as error:
-        fail(str(error), code=2)
     show(str(report))
     if not report.passed:
         raise typer.Exit(1)
 
 
-def _audit_file(library: str, path: Path, trust: bool) -> None:
+def _audit_file(library: str, path: Path, trust: bool) -> NoiseReport:
     """Audit an agent of another library."""
     if not path.is_file():
         fail(f"expected a file after {library}:, got {path}, which does not exist", code=2)
@@ -60,13 +64,8 @@ def _audit_file(library: str, path: Path, trust: bool) -> None:
         )
     from noisynet import integrations
 
-    try:
-        report = integrations.check_noise(integrations.load_agent(library, path))
-    except (ValueError, TypeError, ImportError) as error:
-        fail(str(error), code=2)
-    show(str(report))
-    if not report.passed:
-        raise typer.Exit(1)
+    with failing(ValueError, TypeError, ImportError, code=2):
+        return integrations.check_noise(integrations.load_agent(library, path))
 
 
 def doctor() -> None:

@@ -2,23 +2,44 @@
 
 from __future__ import annotations
 
+from importlib import metadata
+from typing import Annotated
+
 import typer
 
-from noisynet.cli import studies
 from noisynet.cli.checks import audit, doctor
-from noisynet.cli.runs import evaluate, list_runs, watch
+from noisynet.cli.lists import agents, envs, settings
+from noisynet.cli.messages import show
+from noisynet.cli.runs import evaluate, list_runs, show_run, watch
+from noisynet.cli.studies import paper, report, sweep
 from noisynet.cli.train import train
 
 app = typer.Typer(
-    add_completion=False,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
     help="Noisy Networks for Exploration: train, evaluate, watch, audit, sweep and report.",
 )
 
-for command in (train, evaluate, watch, audit):
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        show(f"noisynet {metadata.version('noisynet')}")
+        raise typer.Exit
+
+
+@app.callback()
+def main(
+    version: Annotated[
+        bool, typer.Option("--version", help="Show the version.", callback=_show_version)
+    ] = False,
+) -> None:
+    """Options without a command."""
+
+
+for command in (train, evaluate, watch, audit, sweep, report, paper, agents, envs, settings):
     app.command()(command)
-studies.add_to(app)
-app.command(name="list")(list_runs)
+app.command(name="runs")(list_runs)
+app.command(name="show")(show_run)
 app.command()(doctor)

@@ -1,7 +1,12 @@
-"""What commands print."""
+"""What commands print, and how they end."""
 
 from __future__ import annotations
 
+import shutil
+import sys
+import textwrap
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import NoReturn
 
 import typer
@@ -10,6 +15,18 @@ import typer
 def show(text: str) -> None:
     """Print a result to standard output."""
     typer.echo(text)
+
+
+def show_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """Print a result as aligned columns; a terminal wraps the last one to its width."""
+    lines = [header, *rows]
+    widths = [max(map(len, column)) for column in list(zip(*lines, strict=True))[:-1]]
+    indent = sum(widths) + 2 * len(widths)
+    room = max(30, shutil.get_terminal_size().columns - indent) if sys.stdout.isatty() else 10_000
+    for *cells, last in lines:
+        start = "".join(f"{cell:<{width}}  " for cell, width in zip(cells, widths, strict=True))
+        wrapped = textwrap.wrap(last, room, break_long_words=False, break_on_hyphens=False)
+        show((start + f"\n{' ' * indent}".join(wrapped)).rstrip())
 
 
 def say(text: str) -> None:
@@ -22,3 +39,12 @@ def fail(message: str, code: int = 1) -> NoReturn:
     for line in message.splitlines():
         typer.echo(f"noisynet: {line}", err=True)
     raise typer.Exit(code)
+
+
+@contextmanager
+def failing(*errors: type[Exception], code: int = 1) -> Iterator[None]:
+    """Print errors of these kinds within the `with`, and exit."""
+    try:
+        yield
+    except errors as error:
+        fail(str(error), code)

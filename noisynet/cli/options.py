@@ -12,6 +12,8 @@ from noisynet.cli.messages import fail
 from noisynet.config import (
     ACTOR_CRITIC_AGENTS,
     AGENT_SPECS,
+    AGENTS,
+    PRESETS,
     ActorCriticConfig,
     Config,
     ConfigError,
@@ -20,11 +22,38 @@ from noisynet.config import (
     missing_for,
     parse_count,
 )
+from noisynet.envs.names import FAMILIES
 
+
+def complete_agents(typed: str) -> list[str]:
+    """Shell completion of an agent's name."""
+    return [name for name in AGENTS if name.startswith(typed)]
+
+
+def complete_environments(typed: str) -> list[str]:
+    """Shell completion of an environment's name."""
+    games = [f"{name}/{game}" for name, spec in FAMILIES.items() for game in spec.games or ("",)]
+    return [name for name in games if name.startswith(typed)]
+
+
+Agent = Annotated[
+    str,
+    typer.Argument(metavar="AGENT", help=", ".join(AGENTS), autocompletion=complete_agents),
+]
+Environment = Annotated[
+    str,
+    typer.Argument(
+        metavar="ENV",
+        help="atari/<rom>, minatar/<game>, deep_sea/<n> or gym/<id>; see `noisynet envs`.",
+        autocompletion=complete_environments,
+    ),
+]
 Out = Annotated[Path, typer.Option(help="Parent folder of the runs.")]
 Device = Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1, …")]
+Preset = Annotated[str | None, typer.Option(help=", ".join(PRESETS))]
 Run = Annotated[Path, typer.Argument(metavar="RUN", help="A run folder.")]
 Settings = Annotated[list[str] | None, typer.Option("--set", help="key=value; may be repeated.")]
+TensorBoard = Annotated[bool, typer.Option(help="Write TensorBoard events.")]
 
 
 def configure(
@@ -69,12 +98,21 @@ def configure(
     return config
 
 
-def count(option: str, text: str) -> int:
-    """Parse the value of an option such as `--frames 10M`, or exit."""
+def count(option: str, text: str | None) -> int | None:
+    """Parse the value of an option such as `--frames 10M`, or exit; None if it was not given."""
+    if text is None:
+        return None
     try:
         return parse_count(text)
     except ValueError as error:
         fail(f"{option} {error}", code=2)
+
+
+def check_choice(option: str, given: str, choices: Sequence[str]) -> None:
+    """Exit unless an option has one of its values."""
+    if given not in choices:
+        expected = f"{', '.join(choices[:-1])} or {choices[-1]}"
+        fail(f"{option} expected {expected}, got {given!r}", code=2)
 
 
 def choose_device(name: str, config: Config | ActorCriticConfig) -> str:

@@ -1,29 +1,36 @@
-"""Commands about existing runs: evaluate, watch and list them."""
+"""Commands about existing runs: evaluate, watch, list and show them."""
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from noisynet.cli.messages import fail, say, show
-from noisynet.cli.options import Device, Out, Run, choose_device, count
+from noisynet.cli.messages import fail, failing, say, show, show_table
+from noisynet.cli.options import Device, Out, Run, check_choice, choose_device, count
+
+if TYPE_CHECKING:
+    from noisynet.runs import RunFolder
 
 
 def evaluate(
     run: Run,
+    episodes: Annotated[
+        int | None, typer.Option(min=1, help="Episodes to play in each mode.")
+    ] = None,
     frames: Annotated[str | None, typer.Option(help="Frames to play in each mode.")] = None,
     device: Device = "auto",
 ) -> None:
     """Evaluate the newest checkpoint with noise on and off."""
-    budget = None if frames is None else count("--frames", frames)
+    budget = count("--frames", frames)
     from noisynet.config import load_config
     from noisynet.evaluation import evaluation_modes
     from noisynet.loops import load_agent
     from noisynet.runs import RunError, RunFolder
 
-    try:
+    with failing(RunError, ValueError, ImportError):
         folder = RunFolder(run)
         # `load_agent` explains what a folder without a configuration is missing.
         known = folder.config_path.exists()
@@ -33,14 +40,11 @@ def evaluate(
             f"{agent.config.agent} on {agent.config.environment} after {trained_frames:,} frames: "
             f"device {chosen}"
         )
-        for noise, result in evaluation_modes(agent, trained_frames, budget):
-            unfinished = "" if result.completed else " (no episode was completed: partial return)"
-            show(
-                f"noise {noise:<4} score {result.score:>10.2f}  best {result.best:>10.2f}  "
-                f"episodes {result.episodes}{unfinished}"
-            )
-    except (RunError, ValueError, ImportError) as error:
-        fail(str(error))
+        for noise, result in evaluation_modes(agent, trained_frames, budget, episodes):
+            spread = f"± {result.standard_deviation:.2f} standard deviation, n = {result.episodes}"
+            if not result.completed:
+                spread = "(no episode was completed: partial return)"
+            show(f"noise {noise:<4} score {result.score:>10.2f} {spread}, best {result.best:.2f}")
 
 
 def watch(
@@ -50,42 +54,92 @@ def watch(
     noise: Annotated[str, typer.Option(help="Episodes with noise on or off.")] = "on",
 ) -> None:
     """Render an evaluation episode to a video, with the effect of noise on each action's value."""
-    if noise not in ("on", "off"):
-        fail(f"--noise expected on or off, got {noise!r}", code=2)
-    if episode not in ("best", "last") and not episode.isdecimal():
-        fail(f"--episode expected best, last or a number, got {episode!r}", code=2)
+    check_choice("--noise", noise, ("on", "off"))
+    if not episode.isdecimal():
+        check_choice("--episode", episode, ("best", "last", "a number"))
     from noisynet.runs import RunError
     from noisynet.watch import render_episode
 
-    try:
+    with failing(RunError, ValueError, ImportError):
         chosen = int(episode) if episode.isdecimal() else episode
         made = render_episode(run, output, episode=chosen, noise=noise)  # type: ignore[arg-type]
-    except (RunError, ValueError, ImportError) as error:
-        fail(str(error))
     for note in made.notes:
         say(note)
     say(f"{made.frames} pictures, {made.seconds:.0f} s, score {made.score:.1f}: {made.path}")
 
 
-def list_runs(out: Out = Path("runs")) -> None:
-    """Show the runs below a folder: state, frames, score."""
-    from noisynet.runs import RunError, RunFolder
+def list_runs(
+    out: Out = Path("runs"),
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """List the runs below a folder: state, frames, score."""
+    from noisynet.runs import RunFolder, find_run_folders
 
-    found = sorted(path.parent for path in out.rglob("config.json"))
-    if not found:
+    found = [_describe(RunFolder(path)) for path in find_run_folders(out)]
+    if as_json:
+        show(json.dumps(found, indent=2))
+    elif found:
+        columns = ("state", "frames", "of", "score", "updated", "folder")
+        show_table(columns, [[_cell(run[column]) for column in columns] for run in found])
+    else:
         say(f"no runs below {out}; start one with: noisynet train noisynet-dqn minatar/breakout")
-        return
-    for path in found:
-        folder = RunFolder(path)
-        try:
-            config, status = folder.read_config(), folder.read_status() or {}
-        except RunError as error:
-            show(f"{path}: {error}")
-            continue
-        state = status.get("state", "new")
-        if state == "running" and folder.holder() is None:
-            state = "killed"
-        score = status.get("score")
-        shown = "-" if score is None else f"{score:.2f}"
-        done = f"{status.get('frames', 0):,} of {config.get('frames', 0):,} frames"
-        show(f"{state:<12}{done:<36}score {shown:<12}{path}")
+
+
+def show_run(run: Run) -> None:
+    """Show a run: its progress, evaluations, size on disk, and the settings of its own."""
+    from noisynet.config import ConfigError, build_config
+    from noisynet.runs import RunError, RunFolder, read_metrics
+    from noisynet.runs.encoding import flatten
+
+    folder = RunFolder(run)
+    if not folder.config_path.exists():
+        fail(f"expected a run folder with a config.json, got {run}; see `noisynet runs`")
+    described = _describe(folder)
+    with failing(RunError, ConfigError):
+        stored = folder.read_config()
+        preset = build_config(stored["agent"], stored["environment"], seed=stored["seed"])
+        rows = read_metrics(folder.metrics_path) if folder.metrics_path.exists() else []
+    size = sum(path.stat().st_size for path in run.rglob("*") if path.is_file())
+    checkpoints = sorted(path.name for path in folder.checkpoints_path.glob("*"))
+    for key in ("agent", "environment", "seed", "state", "frames", "of", "score", "updated"):
+        show(f"{key:<12} {_cell(described[key])}")
+    show(f"{'checkpoints':<12} {', '.join(checkpoints) or '-'}")
+    show(f"{'on disk':<12} {size / 1e6:,.1f} MB")
+    evaluations = [row for row in rows if row["kind"] == "evaluation"]
+    if evaluations:
+        show("\nevaluations")
+        columns = ("frames", "noise", "score", "episodes")
+        show_table(columns, [[_cell(row[column]) for column in columns] for row in evaluations])
+    default = flatten(preset.model_dump(mode="json"))
+    own = {key: value for key, value in flatten(stored).items() if value != default.get(key)}
+    if own:
+        show("\nsettings that differ from the preset")
+        rest = [
+            [key, json.dumps(value), json.dumps(default.get(key))] for key, value in own.items()
+        ]
+        show_table(("key", "run", "preset"), rest)
+
+
+def _describe(folder: RunFolder) -> dict[str, Any]:
+    """The identity and the progress of a run, JSON-able."""
+    from noisynet.runs import RunError
+
+    found: dict[str, Any] = {"folder": str(folder.path), "state": "unreadable"}
+    keys = ("agent", "environment", "seed", "frames", "of", "score", "updated")
+    found |= dict.fromkeys(keys)
+    try:
+        config, status = folder.read_config(), folder.read_status() or {}
+    except RunError as error:
+        return found | {"error": str(error)}
+    state = status.get("state", "new")
+    if state == "running" and folder.holder() is None:
+        state = "killed"
+    found |= {key: config.get(key) for key in ("agent", "environment", "seed")}
+    found |= {key: status.get(key) for key in ("score", "updated")}
+    return found | {"state": state, "frames": status.get("frames", 0), "of": config.get("frames")}
+
+
+def _cell(value: Any) -> str:
+    if isinstance(value, float):
+        return f"{value:,.2f}"
+    return "-" if value is None else f"{value:,}" if isinstance(value, int) else str(value)

@@ -12,27 +12,32 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from noisynet.cli.messages import fail, say
-from noisynet.cli.options import Device, Out, Settings, choose_device, configure
-from noisynet.config import AGENTS, PRESETS, ActorCriticConfig, Config
+from noisynet.cli.messages import failing, say
+from noisynet.cli.options import (
+    Agent,
+    Device,
+    Environment,
+    Out,
+    Preset,
+    Settings,
+    TensorBoard,
+    choose_device,
+    configure,
+)
+from noisynet.config import ActorCriticConfig, Config
 
 if TYPE_CHECKING:
     from noisynet.runs import RunFolder
 
 
 def train(
-    agent: Annotated[str, typer.Argument(metavar="AGENT", help=", ".join(AGENTS))],
-    environment: Annotated[
-        str,
-        typer.Argument(
-            metavar="ENV", help="atari/<rom>, minatar/<game>, deep_sea/<n> or gym/<id>."
-        ),
-    ],
+    agent: Agent,
+    environment: Environment,
     frames: Annotated[
         str | None, typer.Option(help="Budget in emulator frames, such as 10M.")
     ] = None,
     seed: Annotated[int, typer.Option(help="Seed of all random streams.")] = 0,
-    preset: Annotated[str | None, typer.Option(help=", ".join(PRESETS))] = None,
+    preset: Preset = None,
     out: Out = Path("runs"),
     name: Annotated[str | None, typer.Option(help="Run folder under --out.")] = None,
     settings: Settings = None,
@@ -44,7 +49,7 @@ def train(
         typer.Option(help="Seconds without a step after which a worker is restarted; 4."),
     ] = None,
     device: Device = "auto",
-    tensorboard: Annotated[bool, typer.Option(help="Write TensorBoard events.")] = True,
+    tensorboard: TensorBoard = True,
 ) -> None:
     """Train an agent. The same command resumes an interrupted run."""
     config = configure(
@@ -65,13 +70,12 @@ def train(
     from noisynet.runs.stop_signals import stop_on_signals
 
     chosen_device = choose_device(device, config)
-    try:
+    if not RunFolder(folder_path).config_path.exists():
         # Errors that show only when environment and agent are made come before the run folder.
-        if not RunFolder(folder_path).config_path.exists():
+        with failing(ValueError, ImportError, code=2):
             try_build(config)
-    except (ValueError, ImportError) as error:
-        fail(str(error), code=2)
-    try:
+    errors = (RunError, NonFiniteLoss, ImportError, ValueError)
+    with failing(*errors), failing(RunLocked, code=EXIT_LOCKED):
         folder = open_run_folder(folder_path, config)
         with folder.lock() as lock, _observers(config, folder, tensorboard) as observers:
             if lock.note:
@@ -85,10 +89,6 @@ def train(
                     stop=stop,
                     patience_seconds=patience or PATIENCE_SECONDS,
                 )
-    except RunLocked as error:
-        fail(str(error), code=EXIT_LOCKED)
-    except (RunError, NonFiniteLoss, ImportError, ValueError) as error:
-        fail(str(error))
     if not outcome.finished:
         received = stop.signal or signal.SIGINT
         say(f"interrupted at frame {outcome.frames:,} and saved; the same command resumes it")

@@ -93,8 +93,7 @@ def build_config(
         # The settings are checked against those of the nearest agent.
         agent = next(iter(nearest(agent, AGENTS)), "dqn")
     spec = AGENT_SPECS[agent]
-    family = FAMILIES.get(environment.partition("/")[0])  # None: an error of the environment
-    default_preset = family.preset if family else "paper"
+    default_preset = _default_preset(environment)
     if preset is None:
         preset = default_preset
     elif preset not in PRESETS:
@@ -105,12 +104,8 @@ def build_config(
         known = ", ".join(of_family)
         errors.append(f"preset {preset!r} has no settings for {agent}, expected one of {known}")
         preset = default_preset
-    skipped = _WITHOUT_NOISE if spec.noisy else set()
-    layers = [presets.AGENT_SETTINGS[agent], of_family[preset]]
-    if "network.atoms" in layers[0]:
-        layers.append(presets.CATEGORICAL_PRESETS.get(preset, {}))
-    for layer in layers:
-        flat = _overridden(flat, {k: v for k, v in layer.items() if k not in skipped})
+    for _, layer in _layers(agent, preset):
+        flat = _overridden(flat, layer)
     if frames is not None:
         flat["frames"] = frames
     given: dict[str, Any] = {}
@@ -121,6 +116,39 @@ def build_config(
         else:
             given |= _by_dotted_keys(key.strip(), _parse_value(value.strip()))
     return _validated(_overridden(flat, given), errors, _model(agent))
+
+
+def setting_sources(agent: str, environment: str, preset: str | None = None) -> dict[str, str]:
+    """Which settings of a run are not defaults: "command", "agent" or "preset <name>" by key.
+
+    Args:
+        agent: as for `build_config`, all three valid.
+        environment: likewise.
+        preset: likewise.
+    """
+    sources = dict.fromkeys(("agent", "environment", "seed"), "command")
+    flat: dict[str, Any] = dict(sources)
+    for source, layer in _layers(agent, preset or _default_preset(environment)):
+        flat = _overridden(flat, layer)
+        sources = {key: source if key in layer else sources[key] for key in flat}
+    return sources
+
+
+def _default_preset(environment: str) -> str:
+    family = FAMILIES.get(environment.partition("/")[0])  # None: an error of the environment
+    return family.preset if family else "paper"
+
+
+def _layers(agent: str, preset: str) -> list[tuple[str, dict[str, Any]]]:
+    """The settings of an agent and of a preset, with their source; later ones override."""
+    spec = AGENT_SPECS[agent]
+    of_agent = presets.AGENT_SETTINGS[agent]
+    of_preset = dict(presets.PRESETS_OF_FAMILY[spec.family][preset])
+    if "network.atoms" in of_agent:
+        of_preset |= presets.CATEGORICAL_PRESETS.get(preset, {})
+    skipped = _WITHOUT_NOISE if spec.noisy else set()
+    of_preset = {key: value for key, value in of_preset.items() if key not in skipped}
+    return [("agent", of_agent), (f"preset {preset}", of_preset)]
 
 
 def _model(agent: Any) -> type[Config] | type[ActorCriticConfig]:

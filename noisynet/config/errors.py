@@ -63,6 +63,22 @@ _COUNTERPARTS: Final = {
     "learning.rollout_steps": "learning.n_step",
 }
 
+# What other libraries call our settings.
+_OTHER_NAMES: Final = {
+    "lr": "learning_rate",
+    "gamma": "discount",
+    "n_envs": "num_envs",
+    "n_steps": "n_step",
+    "net_arch": "hidden",
+    "hidden_sizes": "hidden",
+    "buffer_size": "capacity_steps",
+    "learning_starts": "starts_steps",
+    "train_freq": "update_period_steps",
+    "target_update_interval": "sync_target_steps",
+    "max_grad_norm": "max_gradient_norm",
+    "total_timesteps": "frames",
+}
+
 # Settings of earlier versions, with what holds now.
 _REMOVED: Final = {
     "learning.draws_ahead": "the batch of an update is always sampled when the update is due",
@@ -73,7 +89,7 @@ def _unknown_key(key: str, nested: dict[str, Any], model: type[RunConfig]) -> st
     if key in _REMOVED:
         return f"{key} was removed: {_REMOVED[key]}; start a new run"
     other = ActorCriticConfig if model is Config else Config
-    near = difflib.get_close_matches(key, list(_known_keys(nested, model)), n=1)
+    near = _nearest_keys(key, list(_known_keys(nested, model)))
     name, _, field = key.partition(".")
     owners = [k for k, section in _kinds(model, name).items() if field in section.model_fields]
     whose = ""
@@ -83,6 +99,17 @@ def _unknown_key(key: str, nested: dict[str, Any], model: type[RunConfig]) -> st
         whose = f", which belongs to {'A3C' if model is Config else 'value agents'}"
         near = [_COUNTERPARTS[key]] if key in _COUNTERPARTS else []
     return f"unknown key {key!r}{whose}" + (f"; did you mean {near[0]!r}?" if near else "")
+
+
+def _nearest_keys(key: str, known: list[str]) -> list[str]:
+    """The known key that is meant most likely, in whatever section it is; none if none is near."""
+    last = key.rpartition(".")[2]
+    last = _OTHER_NAMES.get(last, last)
+    by_name = {name.rpartition(".")[2]: name for name in known}
+    if last in by_name:
+        return [by_name[last]]
+    near = difflib.get_close_matches(key, known, n=1)
+    return near or [by_name[name] for name in difflib.get_close_matches(last, by_name, n=1)]
 
 
 def _wrong_agent(given: str, model: type[RunConfig]) -> str:

@@ -40,10 +40,13 @@ class RunConfig(Section):
     """The settings of every run."""
 
     agent: str
+    """What learns; see `noisynet agents`."""
     environment: str
+    """What it plays; see `noisynet envs`."""
     environment_options: dict[str, Any] = Field(default_factory=dict)
     """Options of the environment's family, for example `{"sticky_action_prob": 0.0}`."""
     seed: Annotated[int, Field(ge=0, lt=2**31)]
+    """The seed of all random streams."""
     frames: Count
     """The training budget in emulator frames."""
     compute: Compute = "auto"
@@ -55,7 +58,9 @@ class RunConfig(Section):
     max_episode_frames: Count | None = paper.MAX_EPISODE_FRAMES
     """Frames after which an episode is truncated; None: the environment's own limit."""
     checkpoint_period_frames: Count = 32_000
+    """Frames between checkpoints."""
     log_period_steps: Count = 1_000
+    """Steps between rows of training metrics."""
 
     @field_validator("environment")
     @classmethod
@@ -75,6 +80,7 @@ class Config(RunConfig):
 
     agent: ValueAgentName
     num_envs: Count = 1
+    """Environments that are stepped together."""
     exploration: Annotated[EpsilonGreedy | NoisyWeights, Field(discriminator="kind")]
     network: Network = Network()
     learning: Learning = Learning()
@@ -83,8 +89,8 @@ class Config(RunConfig):
         UniformReplay()
     )
     checkpoint_period_frames: Count = 32_000
-    """The replay's files also hold what the last two checkpoints refer to; this period keeps them
-    below 7.2 GB on Atari."""
+    """Frames between checkpoints. The replay's files also hold what the last two refer to; this
+    period keeps them below 7.2 GB on Atari."""
 
 
 class ActorCriticConfig(RunConfig):
@@ -105,7 +111,7 @@ class ActorCriticConfig(RunConfig):
     learning: ActorCriticLearning = ActorCriticLearning()
     optimiser: SharedRMSProp = SharedRMSProp()
     checkpoint_period_frames: Count = 400_000
-    """A checkpoint holds no replay; this is one or two minutes on Atari."""
+    """Frames between checkpoints, which hold no replay; one or two minutes on Atari."""
 
 
 def flat_settings(fields: Mapping[str, Any]) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from noisynet import paper
 from noisynet.config.torso import Torso
@@ -13,7 +13,11 @@ Count = Annotated[int, Field(gt=0)]
 Probability = Annotated[float, Field(ge=0, le=1)]
 Positive = Annotated[float, Field(gt=0)]
 Decay = Annotated[float, Field(ge=0, lt=1)]
-Sizes = Annotated[tuple[Count, ...], Field(min_length=1)]
+Sizes = Annotated[
+    tuple[Count, ...],
+    Field(min_length=1),
+    BeforeValidator(lambda size: (size,) if isinstance(size, int) else size),
+]
 
 
 class Section(BaseModel):
@@ -120,7 +124,9 @@ class CentredRMSProp(Section):
 
     kind: Literal["centred-rmsprop"] = "centred-rmsprop"
     learning_rate: Positive = paper.RMSPROP_LEARNING_RATE
+    """The step size."""
     decay: Decay = paper.RMSPROP_DECAY
+    """Of both moving averages."""
     epsilon: Positive = paper.RMSPROP_EPSILON / paper.BATCH_SIZE**2
     """For gradients of the mean loss: the original's ε is for losses summed over the batch."""
 
@@ -130,7 +136,9 @@ class Adam(Section):
 
     kind: Literal["adam"] = "adam"
     learning_rate: Positive = 1e-4
+    """The step size."""
     epsilon: Positive = paper.ADAM_EPSILON
+    """Added to the root."""
 
 
 class SharedRMSProp(Section):
@@ -138,7 +146,9 @@ class SharedRMSProp(Section):
 
     kind: Literal["shared-rmsprop"] = "shared-rmsprop"
     learning_rate: Positive = paper.A3C_LEARNING_RATE
+    """The step size at the start."""
     decay: Decay = paper.A3C_RMSPROP_DECAY
+    """Of the moving average of squared gradients."""
     epsilon: Positive = paper.A3C_RMSPROP_EPSILON
     """For gradients of a loss summed over the roll-out."""
     anneal: bool = True
@@ -208,9 +218,13 @@ class Learning(Section):
     double_q: bool = False
     """Whether the online network selects the action that the target network evaluates (Eq. 5)."""
     discount: Decay = paper.DISCOUNT
+    """γ."""
     n_step: Count = 1
+    """Rewards that are summed before a target value is bootstrapped."""
     batch_size: Count = paper.BATCH_SIZE
+    """Transitions per update."""
     starts_steps: Count = paper.LEARNING_STARTS_STEPS
+    """Steps before the first update."""
     update_period_steps: Count = paper.UPDATE_PERIOD_STEPS
     """Steps per update; the NoisyNet text has one update per step."""
     sync_target_steps: Count = paper.SYNC_TARGET_STEPS
@@ -227,6 +241,7 @@ class ActorCriticLearning(Section):
     rollout_steps: Count = paper.A3C_ROLLOUT_STEPS
     """t_max: steps of each environment per update."""
     discount: Decay = paper.DISCOUNT
+    """γ."""
     value_weight: Annotated[float, Field(ge=0)] = paper.A3C_VALUE_WEIGHT
     """Multiplies ½(Q̂ − V)²; the paper's λ, without the ½, is half of it."""
     clip_rewards: bool = True
@@ -243,6 +258,7 @@ class UniformReplay(Section):
 
     kind: Literal["uniform"] = "uniform"
     capacity_steps: Count = paper.REPLAY_STEPS
+    """Steps that are kept; older ones are overwritten."""
 
 
 class PrioritisedReplay(Section):
@@ -250,6 +266,7 @@ class PrioritisedReplay(Section):
 
     kind: Literal["prioritised"] = "prioritised"
     capacity_steps: Count = paper.REPLAY_STEPS
+    """Steps that are kept; older ones are overwritten."""
     alpha: Probability = paper.PRIORITY_EXPONENT
     """The exponent of the priorities."""
     beta_initial: Probability = paper.PRIORITY_BETA_INITIAL

@@ -13,6 +13,7 @@ from noisynet.lazy import lazy_attributes
 if TYPE_CHECKING:
     from noisynet.experiments.plan import Plan, RunSpec, build_plan
     from noisynet.experiments.plan_file import PLANS, PlanError
+    from noisynet.experiments.process import ProcessOptions
     from noisynet.experiments.sweep import RUNNERS, FailedRun, SweepSummary, run_sweep
 
 __all__ = [
@@ -21,6 +22,7 @@ __all__ = [
     "FailedRun",
     "Plan",
     "PlanError",
+    "ProcessOptions",
     "RunSpec",
     "SweepSummary",
     "build_plan",
@@ -32,6 +34,7 @@ __getattr__ = lazy_attributes(
     {
         "plan": ["Plan", "RunSpec", "build_plan"],
         "plan_file": ["PLANS", "PlanError"],
+        "process": ["ProcessOptions"],
         "sweep": ["RUNNERS", "FailedRun", "SweepSummary", "run_sweep"],
     },
 )

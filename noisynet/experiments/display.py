@@ -6,14 +6,14 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import Final, Protocol, Self
+from typing import Final, Self
 
 from rich.console import Console, Group
 from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from noisynet.experiments.job import JobState
+from noisynet.experiments.job import Job, JobState
 from noisynet.experiments.plan import RunSpec
 from noisynet.experiments.progress import read_last_rows, read_progress
 from noisynet.experiments.throughput import measure_throughput
@@ -26,6 +26,7 @@ _STYLES: Final = {
     JobState.FAILED: "red",
     JobState.DONE: "green",
     JobState.STOPPED: "yellow",
+    JobState.QUEUED: "dim",
     JobState.WAITING: "dim",
 }
 _ORDER: Final = tuple(_STYLES)
@@ -44,84 +45,50 @@ class SweepConsole(Console):
         self.quiet = True
 
 
-class DisplayedJob(Protocol):
-    """A job that can be displayed."""
-
-    @property
-    def spec(self) -> RunSpec:
-        """The run."""
-
-    @property
-    def state(self) -> JobState:
-        """Its state."""
-
-
 class Display:
-    """Prints one line per event, inside a `with` block.
+    """Prints one line per event; in a terminal, a live table of the jobs follows. A `with` block.
 
     Args:
         console: to print to.
     """
 
     def __init__(self, console: Console) -> None:
-        self._console = console
+        self._console, self._drawn_at = console, -_REFRESH_SECONDS
+        self._jobs: Sequence[Job] = ()
+        self._live = Live(console=console, auto_refresh=False) if console.is_terminal else None
 
     def __enter__(self) -> Self:
+        if self._live:
+            with suppress(OSError):  # here and below: the sweep continues without a terminal
+                self._live.start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        pass
+        if self._live:
+            self._draw(self._live)
+            with suppress(OSError):
+                self._live.stop()
 
     def log(self, spec: RunSpec, message: str) -> None:
         """Show an event of a run."""
-        _print_line(self._console, f"{spec.name}: {message}")
-
-    def refresh(self, jobs: Sequence[DisplayedJob]) -> None:
-        """Show the state of all jobs: not in lines. Cheap to call often."""
-
-
-class TableDisplay(Display):
-    """A live table of the jobs, as many as fit on the screen, below the lines of events.
-
-    Args:
-        console: a terminal.
-    """
-
-    def __init__(self, console: Console) -> None:
-        super().__init__(console)
-        self._live = Live(console=console, auto_refresh=False, transient=False)
-        self._refreshed_at = -_REFRESH_SECONDS
-        self._jobs: Sequence[DisplayedJob] = ()
-
-    def __enter__(self) -> Self:
         with suppress(OSError):
-            self._live.start()
-        return self
+            line = f"{spec.name}: {message}"
+            self._console.print(line, highlight=False, markup=False, soft_wrap=True)
 
-    def __exit__(self, *_: object) -> None:
-        self._draw()
-        with suppress(OSError):
-            self._live.stop()
-
-    def refresh(self, jobs: Sequence[DisplayedJob]) -> None:
+    def refresh(self, jobs: Sequence[Job]) -> None:
         """Draw the table, at most once a second."""
         self._jobs = jobs
-        if time.monotonic() - self._refreshed_at >= _REFRESH_SECONDS:
-            self._draw()
-            self._refreshed_at = time.monotonic()
+        if self._live and time.monotonic() - self._drawn_at >= _REFRESH_SECONDS:
+            self._draw(self._live)
+            self._drawn_at = time.monotonic()
 
-    def _draw(self) -> None:
-        table = jobs_table(self._jobs, self._console.height - _LINES_AROUND_TABLE)
+    def _draw(self, live: Live) -> None:
         with suppress(OSError):
-            self._live.update(table, refresh=True)
+            rows = self._console.height - _LINES_AROUND_TABLE
+            live.update(jobs_table(self._jobs, rows), refresh=True)
 
 
-def make_display(console: Console) -> Display:
-    """A live table if the console is a terminal, otherwise lines."""
-    return TableDisplay(console) if console.is_terminal else Display(console)
-
-
-def jobs_table(jobs: Sequence[DisplayedJob], rows: int) -> Group:
+def jobs_table(jobs: Sequence[Job], rows: int) -> Group:
     """A table of jobs, running ones first, and a line that counts all of them.
 
     Args:
@@ -130,35 +97,40 @@ def jobs_table(jobs: Sequence[DisplayedJob], rows: int) -> Group:
     """
     ordered = sorted(jobs, key=lambda job: _ORDER.index(job.state))
     table = Table(box=None, pad_edge=False)
-    table.add_column("run", no_wrap=True)
-    for column in ("state", "frames", "steps/s", "score", "time left"):
-        table.add_column(column, justify="left" if column == "state" else "right", no_wrap=True)
+    for column in ("run", "state", "frames", "steps/s", "score", "time left"):
+        left = column in ("run", "state")
+        table.add_column(column, justify="left" if left else "right", no_wrap=True)
     for job in ordered[: max(1, rows)]:
         cells = [job.spec.name, job.state.value, *_progress_cells(job)]
         table.add_row(*map(Text, cells), style=_STYLES[job.state])
     return Group(table, Text(counts_line(jobs)))
 
 
-def counts_line(jobs: Sequence[DisplayedJob]) -> str:
+def counts_line(jobs: Sequence[Job]) -> str:
     """The number of jobs in each state."""
     found = Counter(job.state for job in jobs)
-    counts = [f"{found[state]:,} {state.value}" for state in _ORDER if found[state]]
-    return f"{len(jobs):,} run{'s' if jobs[1:] else ''}: {', '.join(counts)}"
+    states = [f"{found[state]:,} {state.value}" for state in _ORDER if found[state]]
+    return f"{counted(len(jobs), 'run')}: {', '.join(states)}"
+
+
+def counted(count: int, noun: str) -> str:
+    """A number of things: 1 run, 2 runs."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
 def format_duration(seconds: float) -> str:
-    """A duration in at most two units: 45 s, 12 min, 3 h 20 min, 5 d 3 h."""
-    minutes, hours = round(seconds / 60), round(seconds / 3600)
+    """A duration in at most two units: 45 s, 12 min, 3 h 20 min, 5 d 3 h, 120 d."""
+    minutes, hours, days = (round(seconds / unit) for unit in (60, 3600, 86400))
     if seconds < 90:
         return f"{round(seconds)} s"
     if minutes < 90:
         return f"{minutes} min"
     if minutes < 48 * 60:
         return f"{minutes // 60} h {minutes % 60} min"
-    return f"{hours // 24:,} d {hours % 24} h"
+    return f"{hours // 24} d {hours % 24} h" if days < 10 else f"{days:,} d"
 
 
-def _progress_cells(job: DisplayedJob) -> list[str]:
+def _progress_cells(job: Job) -> list[str]:
     """Frames, steps per second, score and time left."""
     progress, spec = read_progress(job.spec, check_lock=False), job.spec
     frames, speed, left = progress.frames, "", ""
@@ -173,8 +145,3 @@ def _progress_cells(job: DisplayedJob) -> list[str]:
             left = format_duration(throughput.seconds_left(spec, frames))
     score = "" if progress.score is None else f"{progress.score:,.2f}"
     return [f"{frames:,}/{spec.frames:,}", speed, score, left]
-
-
-def _print_line(console: Console, message: str) -> None:
-    with suppress(OSError):  # the sweep continues without a terminal
-        console.print(message, highlight=False, markup=False, soft_wrap=True)

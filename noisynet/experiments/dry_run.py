@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import ClassVar
 
+from noisynet.experiments.display import counted, format_duration
 from noisynet.experiments.plan import Plan, RunSpec
 from noisynet.experiments.progress import Progress, ProgressState, read_progress
 from noisynet.experiments.throughput import Throughput, measure_throughputs, shipped_throughput
@@ -16,24 +18,36 @@ class RunGroup:
     """The runs of one agent, with one variant, in one family of environments.
 
     Attributes:
-        label: the agent with its variant.
-        family: of the environments.
-        runs: how many there are.
-        states: how many of them are in each state.
-        frames: of all of them.
-        frames_left: of those that are not done.
-        seconds_left: one run after the other; None if the throughput is unknown.
-        source: where the throughput was measured.
+        name: the agent with its variant, and the family.
+        runs: with their progress.
+        throughput: of the agent in the family; None if it is unknown.
     """
 
-    label: str
-    family: str
-    runs: int
-    states: Counter[ProgressState]
-    frames: int
-    frames_left: int
-    seconds_left: float | None
-    source: str
+    name: str
+    runs: tuple[tuple[RunSpec, Progress], ...]
+    throughput: Throughput | None
+
+    @property
+    def left(self) -> list[tuple[RunSpec, Progress]]:
+        """The runs that are not done."""
+        return [run for run in self.runs if run[1].state is not ProgressState.DONE]
+
+    @property
+    def seconds_left(self) -> float | None:
+        """The time that is left, one run after the other; None if it is unknown."""
+        if self.throughput is None:
+            return None if self.left else 0.0
+        return sum(self.throughput.seconds_left(spec, done.frames) for spec, done in self.left)
+
+    def __str__(self) -> str:
+        states = Counter(progress.state for _, progress in self.runs)
+        text = ", ".join(f"{states[s]:,} {s.value}" for s in ProgressState if states[s])
+        seconds = self.seconds_left
+        if seconds is None:
+            text += "; time unknown"
+        elif self.left and self.throughput:
+            text += f"; {format_duration(seconds)} ({self.throughput.source})"
+        return f"{counted(len(self.runs), 'run'):>10}: {text}"
 
 
 @dataclass(frozen=True)
@@ -41,68 +55,57 @@ class DryRun:
     """What a sweep would do. `str()` returns the text that `--dry-run` prints.
 
     Attributes:
-        plan: its name.
-        groups: of runs.
-        environments: how many there are.
-        seeds: how many there are.
+        plan: the runs.
+        groups: the same, by agent and family.
         slots: how many cores, or runs at once, share the work.
-        core_seconds: of the groups with known throughput.
+        exit_code: success, as of a sweep.
     """
 
-    plan: str
+    plan: Plan
     groups: tuple[RunGroup, ...]
-    environments: int
-    seeds: int
     slots: int
-    core_seconds: float
+    exit_code: ClassVar[int] = 0
 
     @property
-    def runs(self) -> int:
-        """The number of runs."""
-        return sum(group.runs for group in self.groups)
-
-    @property
-    def done(self) -> int:
-        """The number of runs that are done."""
-        return sum(group.states[ProgressState.DONE] for group in self.groups)
+    def core_seconds(self) -> float:
+        """The time that is left on one core, of the groups with known throughput."""
+        return sum(
+            (group.seconds_left or 0.0) * min(group.runs[0][0].processes, self.slots)
+            for group in self.groups
+        )
 
     def __str__(self) -> str:
-        frames = sum(group.frames for group in self.groups)
-        left = sum(group.frames_left for group in self.groups)
-        head = (
-            f"{self.plan}: {self.runs:,} runs ({self.environments} environments, {self.seeds} "
-            f"seeds), {frames:,} frames, {left:,} left"
+        return "\n".join([self._head(), *self._lines(), self._total()])
+
+    def _head(self) -> str:
+        specs = self.plan.specs
+        parts = (
+            counted(len({spec.label for spec in specs}), "agent"),
+            counted(len({spec.environment for spec in specs}), "environment"),
+            counted(len({spec.seed for spec in specs}), "seed"),
         )
-        return "\n".join([head, *self._group_lines(), self._total_line()])
-
-    def _group_lines(self) -> Iterable[str]:
-        names = [f"{group.label} on {group.family}" for group in self.groups]
-        width = max(map(len, names))
-        for name, group in zip(names, self.groups, strict=True):
-            states = ", ".join(
-                f"{count:,} {state.value}"
-                for state in ProgressState
-                if (count := group.states[state])
-            )
-            if group.seconds_left is None:
-                time = "; time unknown"
-            else:
-                time = f"; {_hours(group.seconds_left)} ({group.source})" if group.source else ""
-            yield f"  {name:<{width}}  {group.runs:>5,} runs: {states}{time}"
-
-    def _total_line(self) -> str:
-        if self.done == self.runs:
-            return "every run is done"
-        unknown = sum(
-            group.runs - group.states[ProgressState.DONE]
+        left = sum(
+            max(0, spec.frames - progress.frames)
             for group in self.groups
-            if group.seconds_left is None
+            for spec, progress in group.left
         )
-        known = f"about {_hours(self.core_seconds / self.slots)} on {self.slots} cores"
-        if not unknown:
-            return known
-        rest = f"{unknown:,} runs of unknown throughput"
-        return f"{known}, plus {rest}" if self.core_seconds else rest
+        total = sum(spec.frames for spec in specs)
+        runs = counted(len(specs), "run")
+        return f"{self.plan.name}: {runs} ({', '.join(parts)}), {total:,} frames, {left:,} left"
+
+    def _lines(self) -> Iterator[str]:
+        width = max(len(group.name) for group in self.groups)
+        return (f"  {group.name:<{width}} {group}" for group in self.groups)
+
+    def _total(self) -> str:
+        if not any(group.left for group in self.groups):
+            return "every run is done"
+        unknown = sum(len(group.left) for group in self.groups if group.seconds_left is None)
+        rest = f"{counted(unknown, 'run')} of unknown throughput"
+        if not self.core_seconds:
+            return rest
+        time = format_duration(self.core_seconds / self.slots)
+        return f"about {time} on {counted(self.slots, 'core')}" + (f", plus {rest}" * bool(unknown))
 
 
 def make_dry_run(plan: Plan, *, cores: int, jobs: int | None = None) -> DryRun:
@@ -113,52 +116,14 @@ def make_dry_run(plan: Plan, *, cores: int, jobs: int | None = None) -> DryRun:
         cores: of this machine.
         jobs: how many runs at once, None for as many as the cores allow.
     """
-    measured, groups, core_seconds = measure_throughputs(plan.out), [], 0.0
-    by_group: dict[tuple[str, str], list[tuple[RunSpec, Progress]]] = {}
+    runs: dict[tuple[str, str], list[tuple[RunSpec, Progress]]] = {}
     for spec in plan.specs:
-        progress = read_progress(spec, check_lock=False)
-        by_group.setdefault((spec.label, spec.family), []).append((spec, progress))
-    slots = cores if jobs is None else min(cores, jobs)
-    for (label, family), runs in by_group.items():
-        first = runs[0][0]
-        throughput = measured.get((first.agent, family)) or shipped_throughput(first.agent, family)
-        group = _make_group(label, family, runs, throughput)
-        groups.append(group)
-        core_seconds += (group.seconds_left or 0.0) * min(first.processes, slots)
-    return DryRun(
-        plan.name,
-        tuple(groups),
-        len({spec.environment for spec in plan.specs}),
-        len({spec.seed for spec in plan.specs}),
-        slots,
-        core_seconds,
-    )
-
-
-def _make_group(
-    label: str,
-    family: str,
-    runs: list[tuple[RunSpec, Progress]],
-    throughput: Throughput | None,
-) -> RunGroup:
-    left = [(spec, progress) for spec, progress in runs if progress.state is not ProgressState.DONE]
-    seconds: float | None = None
-    if throughput is not None:
-        seconds = sum(throughput.seconds_left(spec, progress.frames) for spec, progress in left)
-    elif not left:
-        seconds = 0.0
-    return RunGroup(
-        label,
-        family,
-        len(runs),
-        Counter(progress.state for _, progress in runs),
-        sum(spec.frames for spec, _ in runs),
-        sum(max(0, spec.frames - progress.frames) for spec, progress in left),
-        seconds,
-        throughput.source if left and throughput else "",
-    )
-
-
-def _hours(seconds: float) -> str:
-    hours = seconds / 3600
-    return f"{hours:,.0f} h ({hours / 24:,.0f} days)" if hours > 72 else f"{hours:,.1f} h"
+        found = runs.setdefault((spec.label, spec.family), [])
+        found.append((spec, read_progress(spec, check_lock=False)))
+    measured = measure_throughputs(plan.out)
+    groups = []
+    for (label, family), found in runs.items():
+        agent = found[0][0].agent
+        throughput = measured.get((agent, family)) or shipped_throughput(agent, family)
+        groups.append(RunGroup(f"{label} on {family}", tuple(found), throughput))
+    return DryRun(plan, tuple(groups), cores if jobs is None else min(cores, jobs))

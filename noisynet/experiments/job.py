@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-import os
-import signal
-import subprocess
-import sys
 import time
-from collections.abc import Callable, Sequence
-from contextlib import suppress
-from dataclasses import dataclass
-from datetime import UTC, datetime
+from collections.abc import Callable
 from enum import Enum
 from typing import Final
 
 from noisynet.experiments.plan import RunSpec
+from noisynet.experiments.process import Exit, Process
 from noisynet.experiments.progress import Progress, ProgressState, read_progress
 from noisynet.runs import EXIT_LOCKED
 
@@ -24,18 +18,12 @@ MAX_RETRIES: Final = 3
 LOCK_POLL_SECONDS: Final = 2.0
 """How often the folder of a run locked by another process is read."""
 
-PROGRAM: Final = (sys.executable, "-m", "noisynet.experiments.run_process")
-"""The program of a run's process; its arguments are the parent's pid and those of `noisynet`."""
-
-_STOPPED_CODES: Final = (128 + signal.SIGTERM, 128 + signal.SIGINT)
-_ERROR_PREFIX: Final = "noisynet: "
-_LOG_TAIL_BYTES: Final = 1 << 14
-
 
 class JobState(Enum):
     """The state of a job."""
 
     WAITING = "waiting"
+    QUEUED = "queued"
     RUNNING = "running"
     LOCKED = "locked"
     DONE = "done"
@@ -47,39 +35,10 @@ class JobState(Enum):
         """Whether the state is final."""
         return self in (JobState.DONE, JobState.FAILED, JobState.STOPPED)
 
-
-@dataclass(frozen=True)
-class ProcessOptions:
-    """How the processes of runs are started.
-
-    Attributes:
-        device: as after `--device`.
-        tensorboard: whether TensorBoard events are written.
-        program: the command to which the run's arguments are appended; None for `PROGRAM`, with the
-            interpreter of the machine that starts the process.
-    """
-
-    device: str = "auto"
-    tensorboard: bool = True
-    program: tuple[str, ...] | None = None
-
-    def command(self, spec: RunSpec) -> list[str]:
-        """The command line of a run whose parent is this process."""
-        options = ["--device", self.device, *([] if self.tensorboard else ["--no-tensorboard"])]
-        return [*(self.program or PROGRAM), str(os.getpid()), *spec.arguments(), *options]
-
-
-class KillCounter:
-    """Counts how often in a row a run was killed without progress."""
-
-    def __init__(self) -> None:
-        self.in_a_row, self.frames = 0, -1
-
-    def exceeds_retries(self, frames: int) -> bool:
-        """Count one kill of a run whose newest checkpoint is at `frames`."""
-        self.in_a_row = 1 if frames > self.frames else self.in_a_row + 1
-        self.frames = frames
-        return self.in_a_row > MAX_RETRIES
+    @property
+    def has_process(self) -> bool:
+        """Whether there is a process, which a cluster may not have started yet."""
+        return self in (JobState.QUEUED, JobState.RUNNING)
 
 
 class Job:
@@ -87,9 +46,8 @@ class Job:
 
     Args:
         spec: the run.
-        options: how its processes are started.
+        launch: starts a process of the run, given its cores and threads.
         log: called with the run and a message on every event.
-        host: where its processes run, for the log file.
 
     Attributes:
         spec: the run.
@@ -102,16 +60,13 @@ class Job:
     def __init__(
         self,
         spec: RunSpec,
-        options: ProcessOptions,
+        launch: Callable[[RunSpec, int, int], Process],
         log: Callable[[RunSpec, str], None],
-        *,
-        host: str = "this machine",
     ) -> None:
-        self.spec, self.options, self._log, self._host = spec, options, log, host
+        self.spec, self._launch, self._log = spec, launch, log
         self.state, self.reason, self.cores, self.started = JobState.WAITING, "", 0, False
-        self._process: subprocess.Popen[bytes] | None = None
-        self._kills, self._log_start, self._read_at = KillCounter(), 0, 0.0
-        self._stopping = False
+        self._process: Process | None = None
+        self._kills, self._killed_at, self._read_at, self._stopping = 0, -1, 0.0, False
         self._read_folder()
 
     def start(self, cores: int, threads: int) -> bool:
@@ -125,41 +80,25 @@ class Job:
         if self.state is not JobState.WAITING:
             return False
         try:
-            self._process = self._launch(threads)
+            self._process = self._launch(self.spec, cores, threads)
         except OSError as error:
             self._fail(f"cannot start the process: {error}")
             return False
-        self.state, self.cores = JobState.RUNNING, cores
-        self._report("resumed" if self.started else "started")
-        self.started = True
+        self.state, self.cores = JobState.QUEUED, cores
+        self.poll()
         return True
-
-    def _launch(self, threads: int) -> subprocess.Popen[bytes]:
-        self.spec.log.parent.mkdir(parents=True, exist_ok=True)
-        command = self.options.command(self.spec)
-        with self.spec.log.open("ab") as log:
-            now = datetime.now(UTC).isoformat(timespec="seconds")
-            log.write(f"--- {now}, {self._host}: {' '.join(command)}\n".encode())
-            log.flush()
-            self._log_start = log.tell()
-            # A process group of its own: Ctrl-C reaches the sweep only, which stops its runs once.
-            return subprocess.Popen(
-                command,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                env={**os.environ, "OMP_NUM_THREADS": str(threads)},
-                process_group=0,
-            )
 
     def poll(self) -> None:
         """Update the state: the process may have exited, or the run's lock been released."""
-        if self.state is JobState.RUNNING:
-            assert self._process is not None
-            code = self._process.poll()
-            if code is not None:
+        if self._process is not None:
+            if self.state is JobState.QUEUED and self._process.has_started():
+                self.state = JobState.RUNNING
+                self._report("resumed" if self.started else "started")
+                self.started = True
+            ended = self._process.poll()
+            if ended is not None:
                 self._process = None
-                self._handle_exit(code)
+                self._handle_exit(ended)
         elif self.state is JobState.LOCKED and time.monotonic() - self._read_at > LOCK_POLL_SECONDS:
             self._read_folder()
 
@@ -175,7 +114,6 @@ class Job:
         """Kill the process. Its last checkpoint is kept."""
         if self._process is not None:
             self._process.kill()
-            self._process.wait()
 
     # --- state ------------------------------------------------------------------------------------
 
@@ -195,60 +133,41 @@ class Job:
         else:
             self.state = JobState.WAITING
 
-    def _finish(self, progress: Progress) -> None:
-        if self.state in (JobState.RUNNING, JobState.LOCKED):
-            score = "no evaluation" if progress.score is None else f"score {progress.score:.2f}"
-            self._report(f"done: {progress.frames:,} frames, {score}")
-        self.state = JobState.DONE
-
-    def _handle_exit(self, code: int) -> None:
-        progress = read_progress(self.spec)
-        if progress.state is ProgressState.DONE:
-            self._finish(progress)
+    def _handle_exit(self, ended: Exit) -> None:
+        where = f", on {ended.where}" if ended.where else ""
+        if ended.progress.state is ProgressState.DONE:
+            self._finish(ended.progress, where)
         elif self._stopping:
             self.state = JobState.STOPPED
-        elif code == EXIT_LOCKED:
+        elif ended.code == EXIT_LOCKED:
             self.state, self._read_at = JobState.LOCKED, time.monotonic()
             self._report("locked by another process; waiting for it")
-        elif code < 0 or code in _STOPPED_CODES:
-            self._handle_kill(code, progress.frames)
+        elif not ended.killed_by:
+            self._fail(ended.error, where)
         else:
-            error = _error_message(self._log_tail())
-            self._fail(error or f"the process exited with code {code} and no error message")
+            self._handle_kill(ended, where)
 
-    def _handle_kill(self, code: int, frames: int) -> None:
-        number = -code if code < 0 else code - 128
-        names = {known.value: known.name for known in signal.Signals}
-        cause = f"killed by {names.get(number, f'signal {number}')}"
-        if self._kills.exceeds_retries(frames):
-            self._fail(f"{cause}, {self._kills.in_a_row} times in a row without progress")
+    def _handle_kill(self, ended: Exit, where: str) -> None:
+        """Restart the run, unless it was killed too often without progress in between."""
+        frames = ended.progress.frames
+        self._kills = 1 if frames > self._killed_at else self._kills + 1
+        self._killed_at = frames
+        cause = f"killed by {ended.killed_by}"
+        if self._kills > MAX_RETRIES:
+            self._fail(f"{cause}, {self._kills} times in a row without progress", where)
         else:
             self.state = JobState.WAITING
             self._report(f"{cause}; will resume from frame {frames:,}")
 
-    def _fail(self, reason: str) -> None:
-        self.state, self.reason = JobState.FAILED, reason
-        self._report(f"failed: {reason}")
+    def _finish(self, progress: Progress, where: str = "") -> None:
+        if self.state.has_process or self.state is JobState.LOCKED:
+            score = "no evaluation" if progress.score is None else f"score {progress.score:.2f}"
+            self._report(f"done: {progress.frames:,} frames, {score}{where}")
+        self.state = JobState.DONE
 
-    def _log_tail(self) -> list[str]:
-        """The last lines that this process has written."""
-        with suppress(OSError), self.spec.log.open("rb") as log:
-            log.seek(max(self._log_start, log.seek(0, os.SEEK_END) - _LOG_TAIL_BYTES))
-            lines = log.read().decode(errors="replace").splitlines()
-            return [line for line in lines if line.strip()]
-        return []
+    def _fail(self, reason: str, where: str = "") -> None:
+        self.state, self.reason = JobState.FAILED, reason
+        self._report(f"failed: {reason}{where}")
 
     def _report(self, message: str) -> None:
         self._log(self.spec, message)
-
-
-def _error_message(lines: Sequence[str]) -> str:
-    """The last line of a log, or every line of an error message that `noisynet` has printed."""
-    message: list[str] = []
-    for line in reversed(lines):
-        ours = line.startswith(_ERROR_PREFIX)
-        if ours or not message:
-            message.insert(0, line.removeprefix(_ERROR_PREFIX).strip())
-        if not ours:
-            break
-    return "; ".join(message)

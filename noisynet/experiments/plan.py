@@ -4,17 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 
-from noisynet.config import (
-    ActorCriticConfig,
-    Config,
-    ConfigError,
-    build_config,
-    parse_count,
-)
+from noisynet.config import ActorCriticConfig, Config, ConfigError, build_config, parse_count
 from noisynet.envs import parse_environment
-from noisynet.experiments.plan_file import PlanError, PlanFile, PlanReader, Rule, read_plan
+from noisynet.experiments.plan_file import PlanError, PlanReader, Rule, read_plan
 
 
 @dataclass(frozen=True)
@@ -126,18 +121,16 @@ def build_plan(
         PlanError: the plan is invalid; the message lists every error, with the nearest valid names.
     """
     document, source = read_plan(plan)
-    reader = PlanReader(document)
-    file = reader.read(agents=agents, environments=environments, seeds=seeds)
-    errors = [f"{source}: {error}" for error in reader.errors]
+    file = PlanReader(document, agents=agents, environments=environments, seeds=seeds)
+    errors = [f"{source}: {error}" for error in file.errors]
     budget = None
     if frames is not None:
         try:
             budget = parse_count(str(frames))
         except ValueError as error:
             errors.append(f"--frames {error}")
-    builder = _Builder(file, out, budget)
-    specs = builder.specs()
-    errors += builder.errors() or _duplicates(specs)
+    specs, invalid = _build_runs(file, budget, out)
+    errors += invalid or _duplicates(specs)
     if not (errors or specs):
         errors.append(f"{source}: expected at least one run, got none; see variants_only")
     if errors:
@@ -145,53 +138,41 @@ def build_plan(
     return Plan(plan, out, tuple(specs))
 
 
-class _Builder:
-    """Builds the runs of a plan and collects the errors of their configurations."""
+def _build_runs(file: PlanReader, budget: int | None, out: Path) -> tuple[list[RunSpec], list[str]]:
+    """The valid runs, and each error once, with the runs that have it."""
+    specs: list[RunSpec] = []
+    invalid: dict[str, list[str]] = {}
+    variants = (*(() if file.variants_only else (Rule(),)), *file.variants)
+    for seed, environment, agent in product(file.seeds, file.environments, file.agents):
+        rules = [rule for rule in file.rules if rule.matches(agent, environment)]
+        for variant in variants:
+            if not variant.matches(agent, environment):
+                continue
+            try:
+                specs.append(_make_spec(agent, environment, seed, [*rules, variant], budget, out))
+            except ConfigError as error:
+                label = f"{agent}+{variant.name}" if variant.name else agent
+                for line in str(error).splitlines():
+                    invalid.setdefault(line, []).append(f"{label} on {environment}, seed {seed}")
+    return specs, [
+        f"{line} (in {runs[0]}{f' and {len(runs) - 1:,} more' if runs[1:] else ''})"
+        for line, runs in invalid.items()
+    ]
 
-    def __init__(self, file: PlanFile, out: Path, budget: int | None) -> None:
-        self.file, self.out, self.budget = file, out, budget
-        self._errors: dict[str, list[str]] = {}
 
-    def specs(self) -> list[RunSpec]:
-        plain = () if self.file.variants_only else (Rule(),)
-        made = [
-            self._spec(agent, environment, seed, variant)
-            for seed in self.file.seeds
-            for environment in self.file.environments
-            for agent in self.file.agents
-            for variant in (*plain, *self.file.variants)
-            if variant.matches(agent, environment)
-        ]
-        return [spec for spec in made if spec is not None]
-
-    def _spec(self, agent: str, environment: str, seed: int, variant: Rule) -> RunSpec | None:
-        rules = [rule for rule in self.file.rules if rule.matches(agent, environment)] + [variant]
-        frames = [rule.frames for rule in rules if rule.frames is not None]
-        presets = [rule.preset for rule in rules if rule.preset is not None]
-        preset = presets[-1] if presets else None
-        settings = tuple(setting for rule in rules for setting in rule.settings)
-        try:
-            config = build_config(
-                agent,
-                environment,
-                frames=self.budget or (frames[-1] if frames else None),
-                seed=seed,
-                preset=preset,
-                settings=settings,
-            )
-        except ConfigError as error:
-            label = f"{agent}+{variant.name}" if variant.name else agent
-            for line in str(error).splitlines():
-                self._errors.setdefault(line, []).append(f"{label} on {environment}, seed {seed}")
-            return None
-        return RunSpec(agent, environment, seed, variant.name, preset, settings, self.out, config)
-
-    def errors(self) -> list[str]:
-        """Each error once, with the runs that have it."""
-        return [
-            f"{line} (in {runs[0]}{f' and {len(runs) - 1:,} more' if runs[1:] else ''})"
-            for line, runs in self._errors.items()
-        ]
+def _make_spec(
+    agent: str, environment: str, seed: int, rules: list[Rule], budget: int | None, out: Path
+) -> RunSpec:
+    """The run that these rules give; later ones override earlier ones, the last is the variant."""
+    frames, preset = budget, None
+    for rule in rules:
+        frames = frames if budget or rule.frames is None else rule.frames
+        preset = preset if rule.preset is None else rule.preset
+    settings = tuple(setting for rule in rules for setting in rule.settings)
+    config = build_config(
+        agent, environment, frames=frames, seed=seed, preset=preset, settings=settings
+    )
+    return RunSpec(agent, environment, seed, rules[-1].name, preset, settings, out, config)
 
 
 def _duplicates(specs: Sequence[RunSpec]) -> list[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import tomllib
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -60,27 +61,6 @@ class Rule:
         return _matches(agent, self.agents) and _matches(environment, self.environments)
 
 
-@dataclass(frozen=True)
-class PlanFile:
-    """The contents of a plan file, validated.
-
-    Attributes:
-        agents: their names, patterns resolved.
-        environments: their names.
-        seeds: of the runs.
-        rules: later ones override earlier ones.
-        variants: each adds a run for every agent and environment that it matches.
-        variants_only: whether the runs without a variant are left out.
-    """
-
-    agents: tuple[str, ...]
-    environments: tuple[str, ...]
-    seeds: tuple[int, ...]
-    rules: tuple[Rule, ...]
-    variants: tuple[Rule, ...] = ()
-    variants_only: bool = False
-
-
 def read_plan(plan: str) -> tuple[dict[str, Any], str]:
     """The parsed TOML of a plan, not validated, and its source for error messages.
 
@@ -116,47 +96,47 @@ class PlanReader:
 
     Args:
         document: the parsed TOML.
+        agents: overrides the plan's: names or patterns, as a list or comma-separated; "all".
+        environments: overrides the plan's: names, as a list or comma-separated.
+        seeds: overrides the plan's: how many, or which: "0,7" or "3-5".
 
     Attributes:
-        errors: found so far.
+        errors: of the plan; the other attributes are its valid part.
+        agents: their names, patterns resolved.
+        environments: their names.
+        seeds: of the runs.
+        rules: later ones override earlier ones.
+        variants: each adds a run for every agent and environment that it matches.
+        variants_only: whether the runs without a variant are left out.
     """
 
-    def __init__(self, document: Mapping[str, Any]) -> None:
-        self.document = document
-        self.errors: list[str] = []
-
-    def read(
+    def __init__(
         self,
+        document: Mapping[str, Any],
         *,
         agents: str | Sequence[str] | None = None,
         environments: str | Sequence[str] | None = None,
         seeds: int | str | Sequence[int] | None = None,
-    ) -> PlanFile:
-        """The valid part of the plan, with its lists overridden by the arguments."""
-        self._known_keys(self.document, "", "")
-        plan_agents = self.agents(self.document.get("agents"), "agents")
-        plan_environments = self._names(self.document.get("environments"), "environments")
-        chosen = (plan_agents, plan_environments)
+    ) -> None:
+        self.errors: list[str] = []
+        self.agents = self._agents(document.get("agents"), "agents")
+        self.environments = self._names(document.get("environments"), "environments")
+        self.seeds = self._seeds(document.get("seeds", 1) if seeds is None else seeds)
+        # Rules are for the plan's own lists: options may leave some of them without a run.
+        self.rules = (self._rule(document, ""), *self._rules(document, "where"))
+        self.variants = self._rules(document, "variant")
+        names = [variant.name for variant in self.variants if variant.name]
+        for repeated in _repeated(names):
+            self.errors.append(f"variant: the name {repeated!r} is used more than once")
+        self.variants_only = self._variants_only(document)
         if agents is not None:
-            plan_agents = self.agents(_split_names(agents), "--agents")
+            self.agents = self._agents(_split_names(agents), "--agents")
         if environments is not None:
-            plan_environments = self._names(_split_names(environments), "--environments")
-        common = self._rule(self.document, "", "")
-        return PlanFile(
-            plan_agents,
-            plan_environments,
-            self.seeds(self.document.get("seeds", 1) if seeds is None else seeds),
-            (
-                Rule(frames=common.frames, preset=common.preset, settings=common.settings),
-                *self._rules("where", chosen),
-            ),
-            self._variants(chosen),
-            self._flag("variants_only"),
-        )
+            self.environments = self._names(_split_names(environments), "--environments")
 
     # --- lists -----------------------------------------------------------------------------------
 
-    def agents(self, value: Any, where: str) -> tuple[str, ...]:
+    def _agents(self, value: Any, where: str) -> tuple[str, ...]:
         """The agents that match names, patterns or "all", each once."""
         found: dict[str, None] = {}
         for name in self._names([value] if value == ALL else value, where):
@@ -166,16 +146,14 @@ class PlanReader:
             found |= dict.fromkeys(matching)
         return tuple(found)
 
-    def seeds(self, value: Any) -> tuple[int, ...]:
+    def _seeds(self, value: Any) -> tuple[int, ...]:
         """The seeds 0 to n - 1 for a number n, or those listed, as in [0, 7], "0,7" or "3-5"."""
         if isinstance(value, str):
             value = _parse_seeds(value)
         if isinstance(value, int) and not isinstance(value, bool) and 0 < value <= _MAX_SEEDS:
             return tuple(range(value))
         if isinstance(value, Sequence) and value and all(type(seed) is int for seed in value):
-            repeated = sorted({seed for seed in value if list(value).count(seed) > 1})
-            if repeated:
-                self.errors.append(f"seeds: {', '.join(map(str, repeated))} listed more than once")
+            self.errors += [f"seeds: {seed} listed more than once" for seed in _repeated(value)]
             return tuple(dict.fromkeys(value))
         self.errors.append(
             f"seeds: expected how many (1 to {_MAX_SEEDS:,}) or a list such as [0, 7], "
@@ -188,84 +166,72 @@ class PlanReader:
             given = "nothing" if value is None else repr(value)
             self.errors.append(f"{where}: expected a list of names, got {given}")
             return ()
-        for name in value:
-            if not isinstance(name, str) or not name.strip():
-                self.errors.append(f"{where}: expected names, got {name!r}")
         names = [name.strip() for name in value if isinstance(name, str) and name.strip()]
-        for repeated in dict.fromkeys(name for name in names if names.count(name) > 1):
-            self.errors.append(f"{where}: {repeated!r} listed more than once")
+        wrong = [name for name in value if not isinstance(name, str) or not name.strip()]
+        self.errors += [f"{where}: expected names, got {name!r}" for name in wrong]
+        self.errors += [f"{where}: {name!r} listed more than once" for name in _repeated(names)]
         return tuple(dict.fromkeys(names))
 
     # --- rules -----------------------------------------------------------------------------------
 
-    def _rules(self, key: str, chosen: tuple[Sequence[str], Sequence[str]]) -> list[Rule]:
-        tables = self.document.get(key, [])
+    def _rules(self, document: Mapping[str, Any], key: str) -> tuple[Rule, ...]:
+        tables = document.get(key, [])
         if not isinstance(tables, list) or not all(isinstance(table, dict) for table in tables):
             self.errors.append(f"{key}: expected tables headed [[{key}]], got {tables!r}")
-            return []
-        rules = []
-        for number, table in enumerate(tables, start=1):
-            at = f"{key} {number}: "
-            self._known_keys(table, key, at)
-            rule = self._rule(table, key, at)
-            for axis, patterns, names in zip(
-                ("agents", "environments"), (rule.agents, rule.environments), chosen, strict=True
-            ):
-                for pattern in patterns:
-                    if names and not any(_matches(name, [pattern]) for name in names):
-                        near = nearest(pattern, names)
-                        hint = f"; did you mean {near[0]!r}?" if near else ""
-                        self.errors.append(
-                            f"{at}no {axis[:-1]} of the plan matches {pattern!r}{hint}"
-                        )
-            rules.append(rule)
-        return rules
+            return ()
+        return tuple(self._rule(table, key, f"{key} {n}: ") for n, table in enumerate(tables, 1))
 
-    def _variants(self, chosen: tuple[Sequence[str], Sequence[str]]) -> tuple[Rule, ...]:
-        variants = self._rules("variant", chosen)
-        names = [variant.name for variant in variants]
-        for repeated in dict.fromkeys(name for name in names if name and names.count(name) > 1):
-            self.errors.append(f"variant: the name {repeated!r} is used more than once")
-        return tuple(variants)
-
-    def _rule(self, table: Mapping[str, Any], key: str, at: str) -> Rule:
-        patterns = {
-            axis: self._names(table[axis], f"{at}{axis}") or ("*",) if axis in table else ("*",)
-            for axis in (("agents", "environments") if key else ())
-        }
+    def _rule(self, table: Mapping[str, Any], key: str, at: str = "") -> Rule:
+        """The rule of a table; that of the plan's top level applies to every run."""
+        for name in table:
+            if name not in _KEYS[key]:
+                self.errors.append(f"{at}{unknown('key', name, _KEYS[key])}")
+        frames, preset = table.get("frames"), table.get("preset")
+        try:
+            frames = None if frames is None else parse_count(str(frames))
+        except ValueError as error:
+            self.errors.append(f"{at}frames: {error}")
+            frames = None
+        if preset is not None and preset not in PRESETS:
+            self.errors.append(f"{at}{unknown('preset', str(preset), PRESETS)}")
+            preset = None
         return Rule(
-            patterns.get("agents", ("*",)),
-            patterns.get("environments", ("*",)),
-            self._frames(table.get("frames"), at),
-            self._preset(table.get("preset"), at),
+            self._patterns(table, "agents", self.agents, at) if key else ("*",),
+            self._patterns(table, "environments", self.environments, at) if key else ("*",),
+            frames,
+            preset,
             self._settings(table.get("settings", {}), at),
-            self._name(table, at) if key == "variant" else "",
+            self._variant_name(table.get("name"), at) if key == "variant" else "",
         )
 
-    def _name(self, table: Mapping[str, Any], at: str) -> str:
-        name = table.get("name")
+    def _patterns(
+        self, table: Mapping[str, Any], axis: str, names: Sequence[str], at: str
+    ) -> tuple[str, ...]:
+        """The patterns of a rule, each of which must match something of the plan."""
+        patterns = self._names(table[axis], f"{at}{axis}") if axis in table else ()
+        for pattern in patterns:
+            if names and not any(_matches(name, [pattern]) for name in names):
+                near = nearest(pattern, names)
+                hint = f"; did you mean {near[0]!r}?" if near else ""
+                self.errors.append(f"{at}no {axis[:-1]} of the plan matches {pattern!r}{hint}")
+        return patterns or ("*",)
+
+    def _variant_name(self, name: Any, at: str) -> str:
         if isinstance(name, str) and re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", name):
             return name
         self.errors.append(
             f"{at}name: expected letters, digits, '.', '_' and '-' for the folder, as in "
             f"'frozen-sigma', got {name!r}"
         )
-        return "?"
+        return ""
 
-    def _frames(self, value: Any, at: str) -> int | None:
-        if value is None:
-            return None
-        try:
-            return parse_count(str(value))
-        except ValueError as error:
-            self.errors.append(f"{at}frames: {error}")
-            return None
-
-    def _preset(self, value: Any, at: str) -> str | None:
-        if value is None or value in PRESETS:
-            return None if value is None else str(value)
-        self.errors.append(f"{at}{unknown('preset', str(value), PRESETS)}")
-        return None
+    def _variants_only(self, document: Mapping[str, Any]) -> bool:
+        value = document.get("variants_only", False)
+        if not isinstance(value, bool):
+            self.errors.append(f"variants_only: expected true or false, got {value!r}")
+        elif value and not self.variants:
+            self.errors.append("variants_only: the plan has no [[variant]]")
+        return value is True
 
     def _settings(self, value: Any, at: str) -> tuple[str, ...]:
         if not isinstance(value, Mapping):
@@ -291,22 +257,14 @@ class PlanReader:
                 )
         return tuple(found)
 
-    def _flag(self, key: str) -> bool:
-        value = self.document.get(key, False)
-        if not isinstance(value, bool):
-            self.errors.append(f"{key}: expected true or false, got {value!r}")
-        elif value and not self.document.get("variant"):
-            self.errors.append(f"{key}: the plan has no [[variant]]")
-        return value is True
-
-    def _known_keys(self, table: Mapping[str, Any], key: str, at: str) -> None:
-        for name in table:
-            if name not in _KEYS[key]:
-                self.errors.append(f"{at}{unknown('key', name, _KEYS[key])}")
-
 
 def _matches(name: str, patterns: Iterable[str]) -> bool:
     return any(pattern == ALL or fnmatchcase(name, pattern) for pattern in patterns)
+
+
+def _repeated(values: Sequence[Any]) -> list[Any]:
+    """The values that occur more than once."""
+    return [value for value, count in Counter(values).items() if count > 1]
 
 
 def _split_names(value: str | Sequence[str]) -> list[str]:

@@ -2,53 +2,32 @@
 
 from __future__ import annotations
 
-import importlib
-import os
 import signal
 import socket
 import time
-from dataclasses import dataclass, field, replace
-from types import ModuleType
+from concurrent.futures import Future
+from dataclasses import replace
 from typing import Any, Final
 
 from noisynet.experiments.display import Display
-from noisynet.experiments.job import Job, JobState, KillCounter, ProcessOptions
+from noisynet.experiments.job import Job
 from noisynet.experiments.plan import Plan, RunSpec
-from noisynet.experiments.progress import ProgressState, read_progress
+from noisynet.experiments.process import Exit, LocalProcess, Process, ProcessOptions
+from noisynet.experiments.progress import read_progress
+from noisynet.experiments.runner import Runner
+from noisynet.extras import import_extra
 from noisynet.runs import RunFolder
 from noisynet.runs.stop_signals import StopRequest
 
-_WAIT_SECONDS: Final = 0.5
 _LOCK_POLL_SECONDS: Final = 5.0
 _CONNECT_SECONDS: Final = 10.0
-_INSTALL: Final = '--on ray requires Ray: pip install "noisynet[ray]"'
+_POLL_SECONDS: Final = 0.1
 # Ray's exceptions for a lost worker or node. Any other is an error of the run.
 _LOST: Final = ("WorkerCrashedError", "NodeDiedError", "LocalRayletDiedError", "OutOfMemoryError")
 
 
-@dataclass
-class RayJob:
-    """One run of the sweep, as the driver sees it.
-
-    Attributes:
-        spec: the run.
-        state: of the job; waiting until Ray has started its task.
-        reason: why it failed.
-        task: Ray's reference to its task, None if there is none.
-        kills: of its tasks.
-        cancelled: whether its task was cancelled.
-    """
-
-    spec: RunSpec
-    state: JobState = JobState.WAITING
-    reason: str = ""
-    task: Any = None
-    kills: KillCounter = field(default_factory=KillCounter)
-    cancelled: bool = False
-
-
-class RayRunner:
-    """Runs every job of a plan as a Ray task.
+class RayRunner(Runner):
+    """Runs every job of a plan as a Ray task, which Ray queues until a node has the cores.
 
     Args:
         plan: the runs.
@@ -56,9 +35,6 @@ class RayRunner:
         display: shows the progress.
         address: of the cluster; None for RAY_ADDRESS, or a new local cluster.
         max_jobs: how many runs at once; None for as many as the cluster allows.
-
-    Attributes:
-        jobs: in the order of the plan.
 
     Raises:
         ImportError: Ray is not installed.
@@ -74,147 +50,114 @@ class RayRunner:
         address: str | None = None,
         max_jobs: int | None = None,
     ) -> None:
-        self.options, self.display, self.max_jobs = options, display, max_jobs
-        self.ray = _import_ray()
+        self.ray = import_extra("ray", "ray")
         self._connected = not self.ray.is_initialized()
         if self._connected:
             _check_address(address)
             self.ray.init(address=address, log_to_driver=False, logging_level="warning")
         out = plan.out.absolute()  # workers have other working directories
-        self.jobs = [RayJob(replace(spec, out=out)) for spec in plan.specs]
-        for job in self.jobs:
-            if read_progress(job.spec, check_lock=False).state is ProgressState.DONE:
-                job.state = JobState.DONE
-        self._read_at = 0.0
+        specs = tuple(replace(spec, out=out) for spec in plan.specs)
+        super().__init__(replace(plan, out=out, specs=specs), options, display, max_jobs=max_jobs)
 
     def run(self, stop: StopRequest) -> None:
         """Run every job to its end, or to a checkpoint once a stop is requested."""
         try:
-            while not all(job.state.ended for job in self.jobs):
-                if stop():
-                    self._cancel()
-                else:
-                    self._submit()
-                self._wait()
-                self.display.refresh(self.jobs)
-                if stop.immediate:
-                    break
+            super().run(stop)
         finally:
             if self._connected:
                 self.ray.shutdown()
 
-    # --- tasks ------------------------------------------------------------------------------------
+    def launch(self, spec: RunSpec, cores: int, threads: int) -> Process:
+        """Submit the task of a run."""
+        return RayTask(self.ray, spec, self.options, cores, threads)
 
-    def _submit(self) -> None:
-        submitted = sum(job.task is not None for job in self.jobs)
-        for job in self.jobs:
-            if self.max_jobs is not None and submitted >= self.max_jobs:
-                return
-            if job.task is None and not job.state.ended:
-                job.task = self._make_task(job.spec)
-                submitted += 1
+    def free(self) -> tuple[int, int]:
+        """Ray assigns the cores: only `max_jobs` limits the number of tasks."""
+        tasks = sum(job.state.has_process for job in self.jobs)
+        return 1, 1 if self.max_jobs is None else self.max_jobs - tasks
 
-    def _make_task(self, spec: RunSpec) -> Any:
-        cores = max(1, min(spec.processes, self._largest_node()))
-        remote = self.ray.remote(run_job).options(
+    def start(self, job: Job, _free_cores: int, _free_slots: int) -> bool:
+        """Submit a job with a core for each of its processes, at most those of the largest node."""
+        nodes = [node["Resources"] for node in self.ray.nodes() if node["Alive"]]
+        largest = int(max((resources.get("CPU", 0) for resources in nodes), default=1))
+        return job.start(max(1, min(job.spec.processes, largest)), 1)
+
+
+class RayTask:
+    """A process on a node of the cluster, within a Ray task.
+
+    Args:
+        ray: the module.
+        spec: the run.
+        options: how the process is started.
+        cores: of the task.
+        threads: OMP_NUM_THREADS of the process.
+    """
+
+    def __init__(
+        self, ray: Any, spec: RunSpec, options: ProcessOptions, cores: int, threads: int
+    ) -> None:
+        self._ray, self._spec, self._read_at = ray, spec, 0.0
+        remote = ray.remote(run_process).options(
             name=spec.name,
             num_cpus=cores,
-            max_retries=0,  # the driver retries lost tasks itself and logs each one
-            **({"num_gpus": 1} if self.options.device.startswith("cuda") else {}),
+            max_retries=0,  # the job restarts lost processes itself and logs each one
+            **({"num_gpus": 1} if options.device.startswith("cuda") else {}),
         )
-        return remote.remote(spec, self.options, cores)
+        self._task = remote.remote(spec, options, threads)
+        self._result: Future[Exit] = self._task.future()
 
-    def _largest_node(self) -> int:
-        nodes = [node["Resources"] for node in self.ray.nodes() if node["Alive"]]
-        return int(max((resources.get("CPU", 0) for resources in nodes), default=1))
+    def has_started(self) -> bool:
+        """Whether its process holds the run's lock."""
+        if time.monotonic() - self._read_at < _LOCK_POLL_SECONDS:
+            return False
+        self._read_at = time.monotonic()
+        return RunFolder(self._spec.folder).holder() is not None
 
-    def _wait(self) -> None:
-        by_task = {job.task: job for job in self.jobs if job.task is not None}
-        if not by_task:
-            time.sleep(_WAIT_SECONDS)
-            return
-        ready, _ = self.ray.wait(
-            list(by_task), num_returns=len(by_task), timeout=_WAIT_SECONDS, fetch_local=False
-        )
-        for task in ready:
-            self._collect(by_task[task], task)
-        if time.monotonic() - self._read_at > _LOCK_POLL_SECONDS:
-            self._read_at = time.monotonic()
-            for job in self.jobs:
-                if job.task is not None:  # Ray has started it if the run's folder is locked
-                    locked = RunFolder(job.spec.folder).holder() is not None
-                    job.state = JobState.RUNNING if locked else JobState.WAITING
-
-    def _collect(self, job: RayJob, task: Any) -> None:
-        job.task = None
+    def poll(self) -> Exit | None:
+        """How the process ended, also with its node; None if it has not."""
+        if not self._result.done():
+            return None
         try:
-            state, reason, node = self.ray.get(task)
-        except self.ray.exceptions.TaskCancelledError:
-            job.state = JobState.STOPPED
-        except self.ray.exceptions.RayError as error:
-            self._handle_error(job, error)
-        else:
-            job.state, job.reason = JobState(state), reason
-            message = f"failed: {reason}" if job.state is JobState.FAILED else job.state.value
-            self.display.log(job.spec, f"{message}, on node {node}")
+            return self._result.result()
+        except Exception as error:  # Ray's own, or raised by the task
+            kind = type(error).__name__
+            message = [kind, *str(error).strip().splitlines()][-1]
+            killed_by = kind if kind in _LOST else ""
+            return Exit(-signal.SIGKILL, read_progress(self._spec), killed_by, message)
 
-    def _handle_error(self, job: RayJob, error: Exception) -> None:
-        """Retry a task whose worker or node was lost; fail on any other error of Ray."""
-        kind, frames = type(error).__name__, read_progress(job.spec, check_lock=False).frames
-        lines = str(error).strip().splitlines()
-        if kind not in _LOST:
-            job.state, job.reason = JobState.FAILED, lines[-1] if lines else kind
-        elif job.kills.exceeds_retries(frames):
-            job.state = JobState.FAILED
-            job.reason = f"{kind}, {job.kills.in_a_row} times in a row without progress"
-        else:
-            job.state = JobState.WAITING
-            self.display.log(job.spec, f"{kind}; will resume from frame {frames:,} on another node")
-            return
-        self.display.log(job.spec, f"failed: {job.reason}")
+    def terminate(self) -> None:
+        """Interrupt the task, which waits for the checkpoint of its process."""
+        self._ray.cancel(self._task, force=False)
 
-    def _cancel(self) -> None:
-        for job in self.jobs:
-            if job.task is None and not job.state.ended:
-                job.state = JobState.STOPPED
-            elif job.task is not None and not job.cancelled:
-                job.cancelled = True  # a second interrupt would skip the checkpoint
-                self.ray.cancel(job.task, force=False)
+    def kill(self) -> None:
+        """Kill the task's worker, and do not wait for it."""
+        self._ray.cancel(self._task, force=True)
+        self._result = Future()
+        self._result.set_exception(ConnectionError("killed"))
 
 
-def run_job(spec: RunSpec, options: ProcessOptions, cores: int) -> tuple[str, str, str]:
-    """A Ray task: run one job to its end on this node.
+def run_process(spec: RunSpec, options: ProcessOptions, threads: int) -> Exit:
+    """A Ray task: run a process of a run on this node.
 
     Args:
         spec: the run.
-        options: how its processes are started.
-        cores: assigned to the task.
-
-    Returns:
-        The job's final state, why it failed, and the node's id.
+        options: how the process is started.
+        threads: its OMP_NUM_THREADS.
     """
     # Ray cancels a task by SIGINT, which a cluster started in the background ignores.
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    node = _import_ray().get_runtime_context().get_node_id()
-    threads = cores if spec.processes == 1 else 1
-    job = Job(spec, options, _no_log, host=f"node {node}, task of process {os.getpid()}")
+    node = import_extra("ray", "ray").get_runtime_context().get_node_id()
+    process = LocalProcess(spec, options, threads, where=f"node {node}")
     try:
-        while not job.state.ended:
-            if job.state is JobState.WAITING:
-                job.start(cores, threads)
-            job.poll()
-            time.sleep(_WAIT_SECONDS / 5)
+        # Ray cancels a task between two lines of Python: it cannot interrupt a call that waits.
+        while (ended := process.poll()) is None:
+            time.sleep(_POLL_SECONDS)
+        return ended
     except (KeyboardInterrupt, SystemExit):  # cancelled: wait for the checkpoint
-        job.stop()
-        while not job.state.ended:
-            job.poll()
-            time.sleep(_WAIT_SECONDS / 5)
+        process.terminate()
+        process.wait()
         raise
-    return job.state.value, job.reason, str(node)
-
-
-def _no_log(_spec: RunSpec, _message: str) -> None:
-    """The driver logs the events; the output of the run is in its log file."""
 
 
 def _check_address(address: str | None) -> None:
@@ -229,10 +172,3 @@ def _check_address(address: str | None) -> None:
             f"expected a Ray cluster at {address}, got no answer ({error}); start one with "
             "`ray start --head`, or leave --address out"
         ) from error
-
-
-def _import_ray() -> ModuleType:
-    try:
-        return importlib.import_module("ray")
-    except ImportError as error:
-        raise ImportError(_INSTALL) from error

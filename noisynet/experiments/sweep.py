@@ -1,23 +1,22 @@
-"""Runs a sweep: builds the plan, runs every job, and summarises the result."""
+"""Runs a sweep: runs every job of a plan, and summarises the result."""
 
 from __future__ import annotations
 
 import signal
-from collections import Counter
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, Literal
+from typing import Final
 
 from rich.console import Console
 
-from noisynet.experiments.display import SweepConsole, make_display
+from noisynet.experiments.display import Display, SweepConsole
 from noisynet.experiments.dry_run import DryRun, make_dry_run
-from noisynet.experiments.job import JobState, ProcessOptions
-from noisynet.experiments.local_runner import LocalRunner, available_cores
-from noisynet.experiments.plan import Plan, build_plan
+from noisynet.experiments.job import JobState
+from noisynet.experiments.plan import Plan
 from noisynet.experiments.plan_file import PlanError
+from noisynet.experiments.process import ProcessOptions
 from noisynet.experiments.progress import config_conflict
+from noisynet.experiments.runner import Runner, available_cores
 from noisynet.runs.stop_signals import stop_on_signals
 
 RUNNERS: Final = ("local", "ray")
@@ -51,7 +50,6 @@ class SweepSummary:
         done: how many of them are done.
         failures: the runs that failed.
         signal: that stopped the sweep, None if none did.
-        dry_run: the result of a dry run, None for a real one.
     """
 
     plan: str
@@ -59,7 +57,6 @@ class SweepSummary:
     done: int
     failures: tuple[FailedRun, ...] = ()
     signal: int | None = None
-    dry_run: DryRun | None = None
 
     @property
     def exit_code(self) -> int:
@@ -69,8 +66,6 @@ class SweepSummary:
         return 1 if self.failures else 0
 
     def __str__(self) -> str:
-        if self.dry_run is not None:
-            return str(self.dry_run)
         lines = [f"{self.plan}: {self.done:,} of {self.runs:,} runs done"]
         if self.failures:
             lines[0] += f", {len(self.failures):,} failed"
@@ -83,92 +78,59 @@ class SweepSummary:
 
 
 def run_sweep(
-    plan: str,
+    plan: Plan,
     *,
-    out: Path = Path("runs"),
-    agents: str | Sequence[str] | None = None,
-    environments: str | Sequence[str] | None = None,
-    seeds: int | str | Sequence[int] | None = None,
-    frames: int | str | None = None,
     dry_run: bool = False,
     on: str = "local",
     address: str | None = None,
     jobs: int | None = None,
-    device: str = "auto",
-    tensorboard: bool = True,
+    options: ProcessOptions | None = None,
     console: Console | None = None,
-    process_options: ProcessOptions | None = None,
-) -> SweepSummary:
+) -> SweepSummary | DryRun:
     """Run every run of a plan that is not done yet, several at once.
 
     A run is done if its own folder says so; the sweep keeps no other record. Calling this again
     resumes a sweep that was stopped or killed at any moment.
 
     Args:
-        plan: `atari57`, `atari5`, `minatar5`, `classic`, or the path of a TOML file.
-        out: parent of the run folders, `<out>/<environment>/<agent>[+<variant>]/seed-<n>`.
-        agents: overrides the plan's: names or patterns, as a list or comma-separated; "all".
-        environments: overrides the plan's: names, as a list or comma-separated.
-        seeds: overrides the plan's: how many (3 means 0, 1 and 2), or which: "0,7" or "3-5".
-        frames: overrides the budget of every run: a number, or text such as "10M".
+        plan: of `build_plan`.
         dry_run: only list what is left and estimate the time. Nothing is created.
         on: "local" for processes of this machine, "ray" for tasks of a Ray cluster whose nodes
-            all see `out` at the same path.
+            all see the plan's `out` at the same path.
         address: of the Ray cluster; None for RAY_ADDRESS, or a new local cluster.
         jobs: how many runs at once; None for as many as the cores allow.
-        device: as for `noisynet train`.
-        tensorboard: whether the runs write TensorBoard events.
+        options: the device, and whether the runs write TensorBoard events; None for the defaults.
         console: shows the progress; None for standard error.
-        process_options: overrides `device` and `tensorboard`.
 
     Raises:
-        PlanError: the plan is invalid; the message lists every error. Nothing is created.
+        PlanError: an option is invalid, or folders hold other runs. Nothing is created.
         ImportError: Ray is not installed.
         ConnectionError: there is no Ray cluster at the address.
     """
-    runner = _check_options(on, address, jobs)
-    built = build_plan(
-        plan, out=out, agents=agents, environments=environments, seeds=seeds, frames=frames
-    )
-    _refuse_conflicts(built)
+    if errors := [*_wrong_options(on, address, jobs), *_conflicts(plan)]:
+        raise PlanError("\n".join(errors))
     if dry_run:
-        found = make_dry_run(built, cores=available_cores(), jobs=jobs)
-        return SweepSummary(built.name, len(built.specs), found.done, dry_run=found)
-    options = process_options or ProcessOptions(device, tensorboard)
-    return _run(built, options, console or SweepConsole(stderr=True), runner, address, jobs)
-
-
-def _run(
-    plan: Plan,
-    options: ProcessOptions,
-    console: Console,
-    on: Literal["local", "ray"],
-    address: str | None,
-    max_jobs: int | None,
-) -> SweepSummary:
-    with make_display(console) as display:
+        return make_dry_run(plan, cores=available_cores(), jobs=jobs)
+    options = options or ProcessOptions()
+    with Display(console or SweepConsole(stderr=True)) as display:
         if on == "ray":
             from noisynet.experiments.ray_runner import RayRunner
 
-            runner: LocalRunner | RayRunner = RayRunner(
-                plan, options, display, address=address, max_jobs=max_jobs
-            )
+            runner: Runner = RayRunner(plan, options, display, address=address, max_jobs=jobs)
         else:
-            runner = LocalRunner(plan, options, display, max_jobs=max_jobs)
+            runner = Runner(plan, options, display, max_jobs=jobs)
         with stop_on_signals((signal.SIGINT, signal.SIGTERM, signal.SIGHUP)) as stop:
             runner.run(stop)
-    states = Counter(job.state for job in runner.jobs)
-    failures = [
+    done = sum(job.state is JobState.DONE for job in runner.jobs)
+    failures = tuple(
         FailedRun(job.spec.name, job.reason, job.spec.log)
         for job in runner.jobs
         if job.state is JobState.FAILED
-    ]
-    return SweepSummary(
-        plan.name, len(plan.specs), states[JobState.DONE], tuple(failures), stop.signal
     )
+    return SweepSummary(plan.name, len(plan.specs), done, failures, stop.signal)
 
 
-def _check_options(on: str, address: str | None, jobs: int | None) -> Literal["local", "ray"]:
+def _wrong_options(on: str, address: str | None, jobs: int | None) -> list[str]:
     errors = []
     if on not in RUNNERS:
         errors.append(f"--on expected {' or '.join(RUNNERS)}, got {on!r}")
@@ -176,19 +138,16 @@ def _check_options(on: str, address: str | None, jobs: int | None) -> Literal["l
         errors.append("--address requires --on ray")
     if jobs is not None and jobs < 1:
         errors.append(f"--jobs expected at least 1, got {jobs}")
-    if errors:
-        raise PlanError("\n".join(errors))
-    return "ray" if on == "ray" else "local"
+    return errors
 
 
-def _refuse_conflicts(plan: Plan) -> None:
-    """Refuse a plan whose run folders hold runs with other settings."""
-    found = [(spec, config_conflict(spec)) for spec in plan.specs]
-    conflicts = [
-        f"{spec.folder} holds another run: {why}" for spec, why in found if why is not None
-    ]
+def _conflicts(plan: Plan) -> list[str]:
+    """The run folders that hold runs with other settings."""
+    found = [(spec.folder, config_conflict(spec)) for spec in plan.specs]
+    conflicts = [f"{folder} holds another run: {why}" for folder, why in found if why is not None]
+    more = len(conflicts) - _MAX_CONFLICTS
+    if more > 0:
+        conflicts[_MAX_CONFLICTS:] = [f"and {more:,} more folders"]
     if conflicts:
-        more = len(conflicts) - _MAX_CONFLICTS
-        lines = conflicts[:_MAX_CONFLICTS] + ([f"and {more:,} more folders"] if more > 0 else [])
-        lines.append("choose another --out, or make these runs a [[variant]]")
-        raise PlanError("\n".join(lines))
+        conflicts.append("choose another --out, or make these runs a [[variant]]")
+    return conflicts

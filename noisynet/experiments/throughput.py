@@ -8,11 +8,10 @@ from __future__ import annotations
 import json
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cache
 from importlib import resources
 from pathlib import Path
 from statistics import median
-from typing import Any, Final
+from typing import Final
 
 from noisynet.config import ActorCriticConfig, Config, ConfigError, load_config
 from noisynet.envs import parse_environment
@@ -51,25 +50,26 @@ class Throughput:
         return frames_left / frames_per_second + evaluation_frames / evaluation_speed
 
 
-def measure_throughput(
-    folder: RunFolder, config: Config | ActorCriticConfig, source: str = "its own log"
-) -> Throughput | None:
-    """The throughput of one run, from the last rows of its logs; None if there are none yet."""
+def measure_throughput(folder: RunFolder, config: Config | ActorCriticConfig) -> Throughput | None:
+    """The throughput of one run, from the last rows of its logs; None before it learns.
+
+    Only rows after the first update count: without updates an agent is several times as fast.
+    """
     rows = read_last_rows(folder.timing_path)
-    training = [row for row in rows if row.get("kind") == "train"]
-    counts = [row for row in read_last_rows(folder.metrics_path) if row.get("kind") == "train"]
     try:
+        counts = [row for row in read_last_rows(folder.metrics_path) if row["kind"] == "train"]
+        begun = min(row["frames"] for row in counts if row["updates"] > 0)
+        training = [row for row in rows if row["kind"] == "train" and row["frames"] > begun]
         seconds = sum(row["seconds"] for row in training)
         steps = sum(row["seconds"] * row["steps_per_second"] for row in training)
         frames_per_step = counts[-1]["frames"] / counts[-1]["steps"]
-        evaluations = [row["seconds"] for row in rows if row.get("kind") == "evaluation"]
-        if not (seconds > 0 and steps > 0 and frames_per_step > 0):
-            return None
+        evaluations = [row["seconds"] for row in rows if row["kind"] == "evaluation"]
         evaluation_frames = _frames_per_evaluation(config) * len(evaluations)
         speed = evaluation_frames / sum(evaluations) if evaluations else None
-    except (KeyError, IndexError, TypeError, ZeroDivisionError):
+        found = Throughput(steps / seconds, frames_per_step, speed, "its own log")
+    except (KeyError, ValueError, TypeError, ZeroDivisionError):
         return None  # rows of another version, or none yet
-    return Throughput(steps / seconds, frames_per_step, speed, source)
+    return found if steps > 0 else None
 
 
 def measure_throughputs(out: Path) -> dict[tuple[str, str], Throughput]:
@@ -88,18 +88,12 @@ def measure_throughputs(out: Path) -> dict[tuple[str, str], Throughput]:
 
 def shipped_throughput(agent: str, family: str) -> Throughput | None:
     """The throughput measured by noisynet's developers; None if they have not measured it."""
-    measured = _shipped()["families"].get(family, {}).get(agent)
+    text = resources.files(__package__).joinpath(FILE).read_text("utf-8")
+    measured = json.loads(text)["families"].get(family, {}).get(agent)
     if measured is None:
         return None
     speeds = (measured["steps_per_second"], measured["frames_per_step"])
     return Throughput(*speeds, None, "shipped with noisynet")
-
-
-@cache
-def _shipped() -> dict[str, Any]:
-    text = resources.files(__package__).joinpath(FILE).read_text("utf-8")
-    shipped: dict[str, Any] = json.loads(text)
-    return shipped
 
 
 def _median(throughputs: list[Throughput], out: Path) -> Throughput:

@@ -152,7 +152,7 @@ def load_agent(path: Path, device: torch.device | str = "cpu") -> tuple[Agent, i
     """
     folder = RunFolder(path)
     if not folder.config_path.exists():
-        raise RunError(f"expected a run folder with a config.json, got {path}; see `noisynet list`")
+        raise RunError(f"expected a run folder with a config.json, got {path}; see `noisynet runs`")
     config = _read_config(folder)
     with make_configured_environment(config, 1) as environment:
         spec = environment.spec

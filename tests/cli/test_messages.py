@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import typer
 
-from noisynet.cli.messages import fail, say, show
+from noisynet.cli.messages import fail, failing, say, show, show_table
 
 
 def test_results_go_to_standard_output_and_messages_to_standard_error(
@@ -14,6 +14,31 @@ def test_results_go_to_standard_output_and_messages_to_standard_error(
     show("a result")
     say("a message")
     assert tuple(capsys.readouterr()) == ("a result\n", "a message\n")
+
+
+def test_the_columns_of_a_table_are_aligned(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = [("a", "one " * 20), ("longer", "two")]
+    show_table(("key", "meaning"), rows)
+    assert capsys.readouterr().out.splitlines() == [
+        "key     meaning",
+        "a       " + ("one " * 20).strip(),
+        "longer  two",
+    ]
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
+    monkeypatch.setenv("COLUMNS", "40")
+    show_table(("key", "meaning"), rows)
+    wrapped = capsys.readouterr().out.splitlines()
+    assert wrapped[1:3] == ["a       " + "one " * 7 + "one", "        " + "one " * 7 + "one"]
+
+
+def test_only_the_named_errors_end_a_command(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(typer.Exit) as caught, failing(ValueError, code=2):
+        raise ValueError("wrong")
+    assert (caught.value.exit_code, capsys.readouterr().err) == (2, "noisynet: wrong\n")
+    with pytest.raises(KeyError), failing(ValueError):
+        raise KeyError
 
 
 @pytest.mark.parametrize("code", [1, 2])

@@ -52,6 +52,14 @@ BAD_COMMANDS: dict[str, tuple[list[str], list[str]]] = {
         ["a3c", "atari/pong", "--set", "compute=compile"],
         ["compute=compile is for value agents; a3c expects compute=auto or compute=torch"],
     ),
+    "settings of other sections and libraries": (
+        [*PONG, "--set", "learning.lr=0.1", "--set", "sigma0=0.1", "--set", "gamma=0.9"],
+        [
+            "'learning.lr'; did you mean 'optimiser.learning_rate'",
+            "'sigma0'; did you mean 'exploration.sigma0'",
+            "'gamma'; did you mean 'learning.discount'",
+        ],
+    ),
     "a wrong convolution": (
         [*PONG, "--set", "network.torso=[[16,8,4]]"],
         [r"network.torso: expected a convolution as \[filters, kernel, stride, padding\]"],

@@ -1,7 +1,8 @@
-"""`noisynet evaluate`, `watch` and `list`."""
+"""`noisynet evaluate`, `watch`, `runs` and `show`."""
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 from pathlib import Path
@@ -18,12 +19,21 @@ def test_evaluate_shows_noise_on_and_off_and_leaves_the_run_alone(
     assert ended.exit_code == 0, ended.output
     assert "noisynet-dqn on deep_sea/4 after 200 frames: device cpu" in ended.output
     shown = re.findall(
-        r"^noise (on|off) +score +(\S+) +best +\S+ +episodes 10$", ended.output, re.M
+        r"^noise (on|off) +score +(\S+) ± \S+ standard deviation, n = 10, best \S+$",
+        ended.output,
+        re.M,
     )
     assert [noise for noise, _ in shown] == ["on", "off"]
     # The training's own last evaluation played the same games with the same noise.
     assert re.findall(r"frame 200: score (\S+)", trained[1]) == [score for _, score in shown]
     assert {path: path.stat().st_mtime_ns for path in sorted(run.rglob("*"))} == before
+
+
+def test_evaluate_plays_so_many_episodes(trained: tuple[Path, str]) -> None:
+    ended = invoke("evaluate", str(trained[0]), "--episodes", "3")
+    assert ended.exit_code == 0, ended.output
+    assert len(re.findall(r"n = 3, best", ended.output)) == 2
+    assert invoke("evaluate", str(trained[0]), "--episodes", "0").exit_code == 2
 
 
 def test_evaluate_of_no_run_says_what_was_expected(tmp_path: Path) -> None:
@@ -33,17 +43,52 @@ def test_evaluate_of_no_run_says_what_was_expected(tmp_path: Path) -> None:
     assert not (tmp_path / "nothing").exists()
 
 
-def test_list_shows_every_run_with_its_state(trained: tuple[Path, str]) -> None:
+def test_runs_are_a_table_with_their_states(trained: tuple[Path, str]) -> None:
     run = trained[0]
-    ended = invoke("list", "--out", str(run.parents[3]))
+    ended = invoke("runs", "--out", str(run.parents[3]))
     assert ended.exit_code == 0
-    assert re.fullmatch(rf"finished +200 of 200 frames +score \S+ +{run}\n", ended.output)
+    header, row = ended.output.splitlines()
+    assert header.split() == ["state", "frames", "of", "score", "updated", "folder"]
+    assert re.fullmatch(rf"finished +200 +200 +-?\d+\.\d\d +\S+ +{run}", row)
 
 
-def test_list_without_runs_says_how_to_start_one(tmp_path: Path) -> None:
-    ended = invoke("list", "--out", str(tmp_path))
+def test_runs_as_json_hold_what_the_table_shows(trained: tuple[Path, str], tmp_path: Path) -> None:
+    shutil.copytree(trained[0], tmp_path / "copy")
+    (tmp_path / "damaged").mkdir()
+    (tmp_path / "damaged" / "config.json").write_text("{")
+    copy, damaged = json.loads(invoke("runs", "--out", str(tmp_path), "--json").output)
+    assert (copy["agent"], copy["state"], copy["frames"]) == ("noisynet-dqn", "finished", 200)
+    assert (damaged["state"], damaged["frames"]) == ("unreadable", None)
+    assert "is not JSON" in damaged["error"]
+    assert json.loads(invoke("runs", "--out", str(tmp_path / "none"), "--json").output) == []
+
+
+def test_no_runs_says_how_to_start_one(tmp_path: Path) -> None:
+    ended = invoke("runs", "--out", str(tmp_path))
     assert ended.exit_code == 0
     assert "noisynet train noisynet-dqn minatar/breakout" in ended.output
+
+
+def test_show_has_progress_evaluations_and_the_settings_of_the_run(
+    trained: tuple[Path, str],
+) -> None:
+    ended = invoke("show", str(trained[0]))
+    assert ended.exit_code == 0, ended.output
+    lines = [line.split() for line in ended.output.splitlines()]
+    assert ["agent", "noisynet-dqn"] in lines
+    assert ["state", "finished"] in lines
+    assert [line[:2] for line in lines if line[1:2] in (["on"], ["off"])] == [
+        *(["100", "on"], ["100", "off"], ["200", "on"], ["200", "off"])
+    ]
+    assert ["network.hidden", "[16]", "[64,", "64]"] in lines
+    assert not any(line[:1] == ["learning.discount"] for line in lines)  # as in the preset
+    assert re.search(r"^on disk +\d+\.\d MB$", ended.output, re.M)
+
+
+def test_show_of_no_run_names_the_command_that_lists_them(tmp_path: Path) -> None:
+    ended = invoke("show", str(tmp_path))
+    assert ended.exit_code == 1
+    assert "see `noisynet runs`" in ended.output
 
 
 def test_watch_says_what_the_video_does_not_show(trained: tuple[Path, str], tmp_path: Path) -> None:

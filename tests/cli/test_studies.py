@@ -16,7 +16,7 @@ from .calling import invoke
         (["sweep", "no-such-plan"], "no-such-plan"),
         (["report", "runs", "--references", "both"], "--references expected unrounded or printed"),
         (["report", "runs", "--at-frames", "soon"], "--at-frames expected a positive whole number"),
-        (["paper", "--form", "pdf"], "--form expected text, markdown, csv, latex, got 'pdf'"),
+        (["paper", "--form", "pdf"], "--form expected text, markdown, csv or latex, got 'pdf'"),
     ],
 )
 def test_a_wrong_option_exits_2(arguments: list[str], told: str) -> None:

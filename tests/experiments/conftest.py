@@ -16,7 +16,7 @@ import pytest
 from rich.console import Console
 
 from noisynet.experiments import RunSpec, build_plan, run_sweep
-from noisynet.experiments.job import ProcessOptions
+from noisynet.experiments.process import ProcessOptions
 from noisynet.runs import MetricsLog, RunFolder, read_metrics
 
 CONTROLLER: Final = Path(__file__).with_name("controller.py")
@@ -65,7 +65,7 @@ def write_logs(spec: RunSpec, state: str, frames: int, *, evaluations: int = 0) 
     with MetricsLog(folder.timing_path) as timing, MetricsLog(folder.metrics_path) as metrics:
         for steps in range(500, frames + 1, 500):
             timing.append({"kind": "train", "frames": steps, "seconds": 10, "steps_per_second": 50})
-            metrics.append({"kind": "train", "frames": steps, "steps": steps})
+            metrics.append({"kind": "train", "frames": steps, "steps": steps, "updates": steps})
         for _ in range(evaluations):
             timing.append({"kind": "evaluation", "frames": frames, "seconds": 50})
     folder.write_status(state, frames=frames, score=None)  # type: ignore[arg-type]
@@ -121,9 +121,9 @@ class Sweeps:
             patch.setenv("STUB_ORDERS", str(self.orders))
             console = Console(file=log, width=200)
             stub = ProcessOptions(tensorboard=False, program=(sys.executable, str(STUB)))
-            summary = run_sweep(
-                str(self.plan), out=self.out, console=console, process_options=stub, **options
-            )
+            running = {key: options.pop(key) for key in ("jobs",) if key in options}
+            plan = build_plan(str(self.plan), out=self.out, **options)
+            summary = run_sweep(plan, console=console, options=stub, **running)
         return summary.exit_code, f"{summary}\n", log.getvalue()
 
     def frames(self, name: str) -> int:

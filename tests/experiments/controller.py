@@ -1,7 +1,7 @@
 """Runs a sweep in a process of its own (not a test).
 
-Arguments: "stub" or "real", the plan, the parent of the run folders, and options of `run_sweep` as
-JSON.
+Arguments: "stub" or "real", the plan, the parent of the run folders, and options of `build_plan`
+and `run_sweep` as JSON.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ import os
 import sys
 from pathlib import Path
 
-from noisynet.experiments import PlanError, run_sweep
-from noisynet.experiments.job import ProcessOptions
+from noisynet.experiments import PlanError, build_plan, run_sweep
+from noisynet.experiments.process import ProcessOptions
 
 STUB = Path(__file__).with_name("stub_run.py")
 
@@ -28,9 +28,10 @@ def main() -> None:
             tensorboard=False, program=("env", orders, sys.executable, str(STUB))
         )
     try:
-        summary = run_sweep(
-            plan, out=Path(out), process_options=process_options, **json.loads(options)
-        )
+        given = json.loads(options)
+        running = {key: given.pop(key) for key in ("on", "address", "jobs") if key in given}
+        built = build_plan(plan, out=Path(out), **given)
+        summary = run_sweep(built, options=process_options, **running)
     except (PlanError, ImportError) as error:
         sys.stderr.write(f"{error}\n")
         sys.exit(2)

@@ -59,8 +59,8 @@ class StubRun:
         return 0
 
     def log(self, kind: str) -> None:
-        row = {"kind": kind, "frames": self.frames, "steps": self.frames, "pid": os.getpid()}
-        self.metrics.append(row | {"threads": os.environ["OMP_NUM_THREADS"]})
+        row = {"kind": kind, "frames": self.frames, "steps": self.frames, "updates": self.frames}
+        self.metrics.append(row | {"pid": os.getpid(), "threads": os.environ["OMP_NUM_THREADS"]})
         timed = {"seconds": 0.5, "steps_per_second": 20.0}
         self.timing.append({"kind": kind, "frames": self.frames, **timed})
 

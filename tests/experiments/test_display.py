@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from io import StringIO
 from pathlib import Path
 
@@ -13,27 +12,27 @@ from noisynet.experiments import RunSpec, build_plan
 from noisynet.experiments.display import (
     Display,
     SweepConsole,
-    TableDisplay,
+    counted,
     counts_line,
     format_duration,
-    make_display,
 )
-from noisynet.experiments.job import JobState
+from noisynet.experiments.job import Job, JobState
+from noisynet.experiments.process import LocalProcess, ProcessOptions
 
 
-@dataclass
-class FakeJob:
-    spec: RunSpec
-    state: JobState = JobState.WAITING
+def make_job(spec: RunSpec) -> Job:
+    """A job that is not started."""
+    options = ProcessOptions(program=("/no/such/program",))
+    return Job(spec, lambda run, _, threads: LocalProcess(run, options, threads), lambda *_: None)
 
 
 def test_the_table_has_every_run_that_fits_and_counts_all(tmp_path: Path) -> None:
     plan = build_plan("classic", out=tmp_path)
     console = Console(file=StringIO(), width=100, height=10, force_terminal=True, color_system=None)
-    jobs = [FakeJob(spec) for spec in plan.specs]
+    jobs = [make_job(spec) for spec in plan.specs]
     jobs[5].state = JobState.RUNNING
     jobs[7].state = JobState.FAILED
-    with TableDisplay(console) as table:
+    with Display(console) as table:
         table.log(plan.specs[7], "failed: [bold]not markup")
         table.refresh(jobs)
     assert isinstance(console.file, StringIO)
@@ -48,10 +47,9 @@ def test_the_table_has_every_run_that_fits_and_counts_all(tmp_path: Path) -> Non
 def test_lines_are_printed_for_events_only(tmp_path: Path) -> None:
     plan = build_plan("classic", out=tmp_path)
     console = Console(file=StringIO(), width=100)
-    display = make_display(console)
-    assert type(display) is Display
+    display = Display(console)
     with display:
-        display.refresh([FakeJob(plan.specs[0])])
+        display.refresh([make_job(plan.specs[0])])
         display.log(plan.specs[0], "started")
     assert isinstance(console.file, StringIO)
     assert console.file.getvalue() == f"{plan.specs[0].name}: started\n"
@@ -64,7 +62,7 @@ def test_a_broken_pipe_does_not_end_the_sweep(tmp_path: Path, terminal: bool) ->
             raise BrokenPipeError
 
     plan = build_plan("classic", out=tmp_path)
-    display = make_display(SweepConsole(file=Broken(), force_terminal=terminal))
+    display = Display(SweepConsole(file=Broken(), force_terminal=terminal))
     with display:
         display.log(plan.specs[0], "started")
         display.refresh([])
@@ -72,7 +70,11 @@ def test_a_broken_pipe_does_not_end_the_sweep(tmp_path: Path, terminal: bool) ->
 
 @pytest.mark.parametrize(
     ("seconds", "expected"),
-    [(45, "45 s"), (720, "12 min"), (12_000, "3 h 20 min"), (442_800, "5 d 3 h")],
+    [(45, "45 s"), (720, "12 min"), (12_000, "3 h 20 min"), (442_800, "5 d 3 h"), (1e7, "116 d")],
 )
 def test_durations(seconds: float, expected: str) -> None:
     assert format_duration(seconds) == expected
+
+
+def test_counts_have_a_singular() -> None:
+    assert [counted(count, "run") for count in (0, 1, 1197)] == ["0 runs", "1 run", "1,197 runs"]

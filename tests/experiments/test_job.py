@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import socket
 import sys
 from pathlib import Path
@@ -10,7 +11,9 @@ from pathlib import Path
 import pytest
 
 from noisynet.experiments import RunSpec, build_plan
-from noisynet.experiments.job import MAX_RETRIES, Job, JobState, KillCounter, ProcessOptions
+from noisynet.experiments.job import MAX_RETRIES, Job, JobState
+from noisynet.experiments.process import Exit, LocalProcess, ProcessOptions
+from noisynet.experiments.progress import Progress, ProgressState
 from noisynet.runs import EXIT_LOCKED, RunFolder
 
 
@@ -23,37 +26,77 @@ def spec(tmp_path: Path) -> RunSpec:
 def run_job(spec: RunSpec, *program: str) -> tuple[Job, list[str]]:
     """A job whose process has exited, and its log."""
     log: list[str] = []
-    job = Job(spec, ProcessOptions(program=program), lambda _, message: log.append(message))
+    options = ProcessOptions(program=program)
+    job = Job(
+        spec,
+        lambda run, _, threads: LocalProcess(run, options, threads),
+        lambda _, message: log.append(message),
+    )
     job.start(1, 1)
     while job.state is JobState.RUNNING:
         job.poll()
     return job, log
 
 
-def test_a_run_without_progress_is_retried_and_progress_resets_the_count() -> None:
-    kills = KillCounter()
+class Killed:
+    """A process that was killed when the newest checkpoint was at this frame."""
+
+    def __init__(self, frames: int) -> None:
+        self.frames = frames
+
+    def has_started(self) -> bool:
+        return True
+
+    def poll(self) -> Exit:
+        progress = Progress(ProgressState.UNFINISHED, self.frames)
+        return Exit(-signal.SIGKILL, progress, "SIGKILL")
+
+    def terminate(self) -> None: ...
+
+    def kill(self) -> None: ...
+
+
+def test_a_run_without_progress_is_retried_and_progress_resets_the_count(spec: RunSpec) -> None:
     frames = [0, 0, 0, 10, 10, 10, 10]
-    assert [kills.exceeds_retries(frame) for frame in frames] == [False] * 6 + [True]
-    assert kills.in_a_row == MAX_RETRIES + 1
+    left, states = iter(frames), []
+    job = Job(spec, lambda *_: Killed(next(left)), lambda *_: None)
+    for _ in frames:
+        job.start(1, 1)
+        states.append(job.state)
+    assert states == [JobState.WAITING] * 6 + [JobState.FAILED]
+    assert job.reason == "killed by SIGKILL, 4 times in a row without progress"
+    assert MAX_RETRIES == 3
 
 
-@pytest.mark.parametrize(
-    ("program", "reason"),
-    [
-        ("import sys; sys.exit(3)", "the process exited with code 3 and no error message"),
-        ("raise ValueError('no such game')", "ValueError: no such game"),
-        (
-            "import sys; sys.stderr.write('hello\\nnoisynet: one\\nnoisynet: two\\n'); sys.exit(2)",
-            "one; two",
-        ),
-    ],
-)
-def test_the_reason_of_a_failure_is_the_error_message_of_the_run(
-    spec: RunSpec, program: str, reason: str
-) -> None:
-    job, log = run_job(spec, sys.executable, "-c", program)
-    assert (job.state, job.reason) == (JobState.FAILED, reason)
-    assert log == ["started", f"failed: {reason}"]
+def test_a_process_that_a_cluster_has_not_started_is_queued(spec: RunSpec) -> None:
+    class Queued(Killed):
+        begun = ended = False
+
+        def has_started(self) -> bool:
+            return self.begun
+
+        def poll(self) -> Exit | None:  # type: ignore[override]
+            return super().poll() if self.ended else None
+
+    process, log = Queued(5), []
+    job = Job(spec, lambda *_: process, lambda _, message: log.append(message))
+    job.start(1, 1)
+    assert (job.state, log) == (JobState.QUEUED, [])
+    process.begun = True
+    job.poll()
+    assert (job.state, log) == (JobState.RUNNING, ["started"])
+    process.ended = True
+    job.poll()
+    assert (job.state, log[1:]) == (
+        JobState.WAITING,
+        ["killed by SIGKILL; will resume from frame 5"],
+    )
+
+
+def test_the_reason_of_a_failure_is_the_error_message_of_the_run(spec: RunSpec) -> None:
+    job, log = run_job(spec, sys.executable, "-c", "raise ValueError('no such game')")
+    assert (job.state, job.reason) == (JobState.FAILED, "ValueError: no such game")
+    assert log == ["started", "failed: ValueError: no such game"]
 
 
 def test_a_missing_program_fails_the_job(spec: RunSpec) -> None:
@@ -89,11 +132,3 @@ def test_a_locked_run_is_not_started_and_is_polled_until_it_is_released(
         ]
     job.poll()
     assert (job.state, job.started) == (JobState.WAITING, True)
-
-
-def test_the_command_of_a_process(spec: RunSpec) -> None:
-    options = ProcessOptions("cuda:1", tensorboard=False, program=("program",))
-    assert options.command(spec) == [
-        *("program", str(os.getpid()), *spec.arguments()),
-        *("--device", "cuda:1", "--no-tensorboard"),
-    ]

@@ -226,7 +226,9 @@ def test_a_variant_that_changes_nothing_is_refused(tmp_path: Path) -> None:
 
 def test_planning_imports_no_torch() -> None:
     code = (
-        "import sys; from pathlib import Path; from noisynet.experiments import run_sweep; "
-        "run_sweep('atari57', out=Path('nowhere'), dry_run=True); assert 'torch' not in sys.modules"
+        "import sys; from pathlib import Path\n"
+        "from noisynet.experiments import build_plan, run_sweep\n"
+        "run_sweep(build_plan('atari57', out=Path('nowhere')), dry_run=True)\n"
+        "assert 'torch' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], check=True)

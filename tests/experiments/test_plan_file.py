@@ -39,9 +39,8 @@ def test_settings_may_be_dotted_keys_or_tables() -> None:
             },
         }
     )
-    file = reader.read()
     assert reader.errors == []
-    assert file.rules[0].settings == (
+    assert reader.rules[0].settings == (
         "learning.discount=0.9",
         "learning.n_step=3",
         "network.hidden=[16]",

@@ -6,6 +6,7 @@ import signal
 import socket
 import sys
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from io import StringIO
 from pathlib import Path
 from types import SimpleNamespace
@@ -15,20 +16,28 @@ import pytest
 from rich.console import Console
 
 from noisynet.experiments import SweepSummary, build_plan, run_sweep
-from noisynet.experiments.job import ProcessOptions
-from noisynet.experiments.ray_runner import run_job
+from noisynet.experiments.dry_run import DryRun
+from noisynet.experiments.process import ProcessOptions
+from noisynet.experiments.ray_runner import run_process
 
 
-class RayError(Exception):
-    """Ray's base class."""
-
-
-class TaskCancelledError(RayError):
+class WorkerCrashedError(Exception):
     """Ray's."""
 
 
-class WorkerCrashedError(RayError):
-    """Ray's."""
+class FakeTask:
+    """The reference to a task that runs at once, in this process."""
+
+    def __init__(self, function: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
+        self.function, self.arguments = function, arguments
+
+    def future(self) -> Future[Any]:
+        result: Future[Any] = Future()
+        try:
+            result.set_result(self.function(*self.arguments))
+        except Exception as error:
+            result.set_exception(error)
+        return result
 
 
 class FakeRay:
@@ -38,8 +47,6 @@ class FakeRay:
         crashes: how many tasks are lost before one succeeds.
         requests: the resources and arguments of every task.
     """
-
-    exceptions = SimpleNamespace(RayError=RayError, TaskCancelledError=TaskCancelledError)
 
     def __init__(self) -> None:
         self.crashes = 0
@@ -55,24 +62,20 @@ class FakeRay:
         return SimpleNamespace(get_node_id=lambda: "node-7")
 
     def remote(self, function: Callable[..., Any]) -> Any:
+        def run(*arguments: Any) -> Any:
+            if self.crashes:
+                self.crashes -= 1
+                raise WorkerCrashedError("the worker died")
+            return function(*arguments)
+
         def options(**resources: Any) -> Any:
-            def submit(*arguments: Any) -> int:
+            def submit(*arguments: Any) -> FakeTask:
                 self.requests.append((resources, arguments))
-                return len(self.requests) - 1
+                return FakeTask(run, arguments)
 
             return SimpleNamespace(remote=submit)
 
-        self.function = function
         return SimpleNamespace(options=options)
-
-    def wait(self, tasks: list[int], **_: Any) -> tuple[list[int], list[int]]:
-        return tasks[:1], tasks[1:]
-
-    def get(self, task: int) -> Any:
-        if self.crashes:
-            self.crashes -= 1
-            raise WorkerCrashedError("the worker died")
-        return self.function(*self.requests[task][1])
 
 
 @pytest.fixture
@@ -87,16 +90,14 @@ def sweep(
     out: Path, program: tuple[str, ...] | None, agents: str = "dqn"
 ) -> tuple[SweepSummary, str]:
     log = StringIO()
+    plan = build_plan("classic", out=out, agents=agents, environments="deep_sea/4", seeds=1)
     summary = run_sweep(
-        *("classic",),
-        out=out,
-        agents=agents,
-        environments="deep_sea/4",
-        seeds=1,
+        plan,
         on="ray",
         console=Console(file=log, width=200),
-        process_options=ProcessOptions("cuda", tensorboard=False, program=program),
+        options=ProcessOptions("cuda", tensorboard=False, program=program),
     )
+    assert not isinstance(summary, DryRun)
     return summary, log.getvalue()
 
 
@@ -121,9 +122,11 @@ def test_a_lost_worker_is_retried_a_few_times(
 ) -> None:
     ray.crashes = crashes
     summary, log = sweep(tmp_path, (sys.executable, "-c", "raise SystemExit(3)"))
-    assert "WorkerCrashedError; will resume from frame 0 on another node" in log
+    assert "killed by WorkerCrashedError; will resume from frame 0" in log
     (failure,) = summary.failures
-    assert (failure.reason == "WorkerCrashedError, 4 times in a row without progress") is lost
+    assert (
+        failure.reason == "killed by WorkerCrashedError, 4 times in a row without progress"
+    ) is lost
 
 
 def test_the_default_program_is_that_of_the_node(tmp_path: Path, ray: FakeRay) -> None:
@@ -135,18 +138,25 @@ def test_the_default_program_is_that_of_the_node(tmp_path: Path, ray: FakeRay) -
 def test_a_task_names_its_node_in_the_log_file(tmp_path: Path, ray: FakeRay) -> None:
     plan = build_plan("classic", out=tmp_path, agents="dqn", environments="deep_sea/4", seeds=1)
     options = ProcessOptions(program=(sys.executable, "-c", "raise SystemExit(3)"))
-    state, reason, node = run_job(plan.specs[0], options, 1)
-    assert (state, node) == ("failed", "node-7")
-    assert reason == "the process exited with code 3 and no error message"
+    ended = run_process(plan.specs[0], options, 1)
+    assert (ended.code, ended.where) == (3, "node node-7")
+    assert ended.error == "the process exited with code 3 and no error message"
     assert "node node-7, task of process" in plan.specs[0].log.read_text()
+
+
+def test_an_error_of_the_cluster_fails_the_run(tmp_path: Path, ray: FakeRay) -> None:
+    summary, log = sweep(tmp_path, ("/no/such/program",))
+    assert summary.exit_code == 1
+    assert "No such file or directory: '/no/such/program'" in log
 
 
 def test_without_ray_the_error_names_the_install_command(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "ray", None)
+    plan = build_plan("classic", out=tmp_path)
     with pytest.raises(ImportError, match=r'pip install "noisynet\[ray\]"'):
-        run_sweep("classic", out=tmp_path, on="ray", console=Console(file=StringIO()))
+        run_sweep(plan, on="ray", console=Console(file=StringIO()))
     assert list(tmp_path.iterdir()) == []
 
 
@@ -158,4 +168,4 @@ def test_an_address_without_a_cluster_is_an_error_at_once(
         reserved.bind(("127.0.0.1", 0))  # bound, but not listening
         address = f"127.0.0.1:{reserved.getsockname()[1]}"
         with pytest.raises(ConnectionError, match=f"expected a Ray cluster at {address}"):
-            run_sweep("classic", out=tmp_path, on="ray", address=address)
+            run_sweep(build_plan("classic", out=tmp_path), on="ray", address=address)

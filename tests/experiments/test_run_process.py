@@ -12,7 +12,7 @@ import pytest
 
 from experiments.conftest import has_ended, until
 from noisynet.experiments import build_plan
-from noisynet.experiments.job import PROGRAM
+from noisynet.experiments.process import PROGRAM
 from noisynet.runs import EXIT_LOCKED, RunFolder
 
 

@@ -124,7 +124,7 @@ def test_folders_of_other_runs_are_refused_before_a_run_starts(
         RunFolder.create_or_open(spec.folder, stored, must_match=["agent"])
     before = sorted(tmp_path.rglob("*"))
     with pytest.raises(PlanError) as caught:
-        run_sweep("classic", out=tmp_path, environments="deep_sea/4", seeds=12, dry_run=dry_run)
+        run_sweep(plan, dry_run=dry_run)
     summary = str(caught.value).splitlines()
     assert summary[0] == (
         f"{plan.specs[1].folder} holds another run: "
@@ -149,4 +149,4 @@ def test_invalid_options_are_refused(
     tmp_path: Path, options: dict[str, str], expected: str
 ) -> None:
     with pytest.raises(PlanError, match=expected):
-        run_sweep("classic", out=tmp_path, **options)  # type: ignore[arg-type]
+        run_sweep(build_plan("classic", out=tmp_path), **options)  # type: ignore[arg-type]

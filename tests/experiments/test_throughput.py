@@ -21,6 +21,7 @@ from noisynet.experiments.throughput import (
     measure_throughputs,
     shipped_throughput,
 )
+from noisynet.runs import MetricsLog
 
 ROOT = Path(__file__).parents[2]
 
@@ -34,6 +35,19 @@ def test_the_throughput_of_a_run_is_read_from_its_logs(tmp_path: Path) -> None:
     assert throughput == Throughput(50.0, 1.0, 100.0, "its own log")
     # 48,000 frames at 50/s, and 10 evaluations of 5,000 frames at 100/s.
     assert throughput.seconds_left(spec, 2_000) == 960 + 500
+
+
+def test_rows_before_the_first_update_do_not_count(tmp_path: Path) -> None:
+    spec = build_plan("classic", out=tmp_path).specs[0]
+    folder = write_logs(spec, "running", 0)
+    with MetricsLog(folder.timing_path) as timing, MetricsLog(folder.metrics_path) as metrics:
+        # Acting alone is fast; the row in which learning begins is of both.
+        for steps, updates, speed in ((100, 0, 900), (200, 7, 500), (300, 107, 90), (400, 207, 80)):
+            row = {"kind": "train", "frames": steps}
+            assert measure_throughput(folder, spec.config) is None or steps > 300
+            metrics.append(row | {"steps": steps, "updates": updates})
+            timing.append(row | {"seconds": 10, "steps_per_second": speed})
+    assert measure_throughput(folder, spec.config) == Throughput(85.0, 1.0, None, "its own log")
 
 
 def test_a_run_without_logs_has_no_throughput(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""How the local runner assigns cores to runs."""
+"""How the runner assigns cores to runs."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ from rich.console import Console
 
 from noisynet.experiments import build_plan
 from noisynet.experiments.display import Display
-from noisynet.experiments.job import Job, JobState, ProcessOptions
-from noisynet.experiments.local_runner import LocalRunner, threads_per_run
+from noisynet.experiments.job import Job, JobState
+from noisynet.experiments.process import ProcessOptions
+from noisynet.experiments.runner import Runner, threads_per_run
 from noisynet.runs.stop_signals import StopRequest
 
 
@@ -32,7 +33,7 @@ class FakeJob(Job):
 def shares(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[tuple[str, int, int]]]:
     """Agent, cores and threads of each run that the runner starts."""
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
-    monkeypatch.setattr("noisynet.experiments.local_runner.Job", FakeJob)
+    monkeypatch.setattr("noisynet.experiments.runner.Job", FakeJob)
     FakeJob.shares = []
     return iter([FakeJob.shares])
 
@@ -43,8 +44,8 @@ def start_jobs(
     """Start the first runs."""
     plan = build_plan("classic", out=out, agents=agents, environments="deep_sea/4", seeds=seeds)
     display = Display(Console(file=StringIO()))
-    runner = LocalRunner(plan, ProcessOptions(), display, cores=cores, max_jobs=jobs)
-    runner._start_jobs()
+    runner = Runner(plan, ProcessOptions(), display, cores=cores, max_jobs=jobs)
+    runner.start_jobs()
 
 
 @pytest.mark.parametrize(
@@ -94,7 +95,7 @@ def test_omp_num_threads_overrides_the_number_of_threads(monkeypatch: pytest.Mon
 
 def test_a_stopped_runner_starts_nothing(tmp_path: Path) -> None:
     plan = build_plan("classic", out=tmp_path, seeds=1)
-    runner = LocalRunner(plan, ProcessOptions(), Display(Console(file=StringIO())))
+    runner = Runner(plan, ProcessOptions(), Display(Console(file=StringIO())))
     request = StopRequest()
     request.receive(signal.SIGTERM)
     runner.run(request)

@@ -7,8 +7,9 @@ import time
 from typing import Final
 
 from noisynet.experiments.display import Display
-from noisynet.experiments.job import Job, JobState, ProcessOptions
-from noisynet.experiments.plan import Plan
+from noisynet.experiments.job import Job, JobState
+from noisynet.experiments.plan import Plan, RunSpec
+from noisynet.experiments.process import LocalProcess, Process, ProcessOptions
 from noisynet.runs.stop_signals import StopRequest
 
 _POLL_SECONDS: Final = 0.1
@@ -22,7 +23,7 @@ def available_cores() -> int:
         return os.cpu_count() or 1
 
 
-class LocalRunner:
+class Runner:
     """Runs every job of a plan.
 
     Args:
@@ -45,10 +46,15 @@ class LocalRunner:
         cores: int | None = None,
         max_jobs: int | None = None,
     ) -> None:
-        self.cores, self.max_jobs, self.display = cores or available_cores(), max_jobs, display
-        self.jobs = [Job(spec, options, display.log) for spec in plan.specs]
+        self.options, self.display = options, display
+        self.cores, self.max_jobs = cores or available_cores(), max_jobs
+        self.jobs = [Job(spec, self.launch, display.log) for spec in plan.specs]
         # Runs that have checkpoints come first: they are the sooner complete.
         self._queue = sorted(self.jobs, key=lambda job: not job.started)
+
+    def launch(self, spec: RunSpec, _cores: int, threads: int) -> Process:
+        """Start a process of a run."""
+        return LocalProcess(spec, self.options, threads)
 
     def run(self, stop: StopRequest) -> None:
         """Run every job to its end, or to a checkpoint once a stop is requested."""
@@ -57,17 +63,13 @@ class LocalRunner:
                 self._poll(stop)
                 self.display.refresh(self.jobs)
                 time.sleep(_POLL_SECONDS)
-        finally:
-            self._stop_all()
-
-    def _stop_all(self) -> None:
-        """Wait for the checkpoints of jobs that an error here has left running."""
-        for job in self.jobs:
-            job.stop()
-        while any(job.state is JobState.RUNNING for job in self.jobs):
+        finally:  # an error here may have left jobs running: wait for their checkpoints
             for job in self.jobs:
-                job.poll()
-            time.sleep(_POLL_SECONDS)
+                job.stop()
+            while any(job.state.has_process for job in self.jobs):
+                for job in self.jobs:
+                    job.poll()
+                time.sleep(_POLL_SECONDS)
 
     def _poll(self, stop: StopRequest) -> None:
         for job in self.jobs:
@@ -77,17 +79,27 @@ class LocalRunner:
                 job.stop()
             job.poll()
         if not stop():
-            self._start_jobs()
+            self.start_jobs()
 
-    def _start_jobs(self) -> None:
-        cores, slots = self._free()
+    def start_jobs(self) -> None:
+        """Start as many waiting jobs as there is room for."""
+        cores, slots = self.free()
         for job in self._queue:
             if cores <= 0 or slots <= 0:
                 return
-            if job.state is JobState.WAITING and self._start(job, cores, slots):
-                cores, slots = self._free()
+            if job.state is JobState.WAITING and self.start(job, cores, slots):
+                cores, slots = self.free()
 
-    def _start(self, job: Job, free_cores: int, free_slots: int) -> bool:
+    def free(self) -> tuple[int, int]:
+        """How many cores are free, and how many more runs may be started."""
+        running = [job for job in self.jobs if job.state.has_process]
+        cores = self.cores - sum(job.cores for job in running)
+        if self.max_jobs is None:
+            return cores, cores
+        return max(1, cores), self.max_jobs - len(running)  # may oversubscribe the cores
+
+    def start(self, job: Job, free_cores: int, free_slots: int) -> bool:
+        """Start a job with its share of the free cores; whether it was started."""
         if job.spec.processes > 1:  # one thread each
             cores = min(job.spec.processes, self.cores)
             fits = cores <= free_cores or self.max_jobs is not None
@@ -97,14 +109,6 @@ class LocalRunner:
         )
         cores = max(1, free_cores // min(waiting, free_slots))
         return job.start(cores, threads_per_run(cores))
-
-    def _free(self) -> tuple[int, int]:
-        """How many cores are free, and how many more runs may be started."""
-        running = [job for job in self.jobs if job.state is JobState.RUNNING]
-        cores = self.cores - sum(job.cores for job in running)
-        if self.max_jobs is None:
-            return cores, cores
-        return max(1, cores), self.max_jobs - len(running)  # may oversubscribe the cores
 
 
 def threads_per_run(cores: int) -> int:
