@@ -15,6 +15,7 @@ import typer
 from noisynet.cli.messages import fail, say
 from noisynet.cli.options import Device, Out, Settings, choose_device, configure
 from noisynet.config import AGENTS, PRESETS, ActorCriticConfig, Config
+from noisynet.envs import environment_folder
 
 if TYPE_CHECKING:
     from noisynet.runs import RunFolder
@@ -57,7 +58,8 @@ def train(
         workers=workers,
         patience=patience,
     )
-    folder_path = out / (name or f"{config.environment}/{config.agent}/seed-{config.seed}")
+    default_name = f"{environment_folder(config.environment)}/{config.agent}/seed-{config.seed}"
+    folder_path = out / (name or default_name)
     from noisynet.agents import NonFiniteLoss
     from noisynet.loops import PATIENCE_SECONDS, open_run_folder, try_build
     from noisynet.loops import train as train_run
