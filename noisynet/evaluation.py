@@ -12,7 +12,14 @@ from numpy.typing import NDArray
 
 from noisynet.agents import Agent
 from noisynet.config import RunConfig
-from noisynet.envs import Environment, episode_seed, family_of, make_environment
+from noisynet.envs import (
+    Environment,
+    EnvironmentLike,
+    environment_name,
+    episode_seed,
+    family_of,
+    make_environment,
+)
 from noisynet.runs import Trace
 
 MODES: Final[tuple[Literal["on", "off"], ...]] = ("on", "off")
@@ -149,6 +156,7 @@ def evaluation_modes(
     frames: int | None = None,
     episodes: int | None = None,
     stop: Callable[[], bool] = lambda: False,
+    environment: EnvironmentLike | None = None,
 ) -> Iterator[tuple[Literal["on", "off"], EvaluationResult]]:
     """Evaluate an agent in each of its modes; a plain agent has only noise "off".
 
@@ -159,14 +167,15 @@ def evaluation_modes(
             given.
         episodes: episodes to play in each mode.
         stop: asked at every step; true raises `InterruptedError`.
+        environment: see `make_configured_environment`.
     """
     if frames is None and episodes is None:
         frames = agent.config.evaluation.frames
     for noise in MODES if agent.noisy else MODES[1:]:
-        with make_configured_environment(agent.config, 1) as environment:
+        with make_configured_environment(agent.config, 1, environment) as game:
             result = evaluate(
                 agent,
-                environment,
+                game,
                 frames=frames,
                 episodes=episodes,
                 training_frames=training_frames,
@@ -177,19 +186,34 @@ def evaluation_modes(
 
 
 def make_configured_environment(
-    config: RunConfig, num_envs: int, *, alone: bool = True
+    config: RunConfig,
+    num_envs: int,
+    environment: EnvironmentLike | None = None,
+    *,
+    alone: bool = True,
 ) -> Environment:
     """Make the environments of a run, for training or for evaluation.
 
     Args:
         config: configuration of the run.
         num_envs: number of environments.
+        environment: the object or the function that the run was given; None for the configured
+            name.
         alone: whether this is the only process of the run that plays, and may use every core.
+
+    Raises:
+        ValueError: `environment` is not what the run was configured for.
     """
+    given = config.environment if environment is None else environment
+    if environment_name(given) != config.environment:
+        raise ValueError(
+            f"expected the environment {config.environment} of the run, got "
+            f"{environment_name(given)}"
+        )
     options = environment_options(config)
     if not alone and family_of(config.environment).has_threads:
         options.setdefault("threads", 1)
-    return make_environment(config.environment, num_envs, **options)
+    return make_environment(given, num_envs, **options)
 
 
 def environment_options(config: RunConfig) -> dict[str, Any]:

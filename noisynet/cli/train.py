@@ -25,6 +25,7 @@ from noisynet.cli.options import (
     configure,
 )
 from noisynet.config import ActorCriticConfig, Config
+from noisynet.envs import environment_folder
 
 if TYPE_CHECKING:
     from noisynet.runs import RunFolder
@@ -62,7 +63,8 @@ def train(
         workers=workers,
         patience=patience,
     )
-    folder_path = out / (name or f"{config.environment}/{config.agent}/seed-{config.seed}")
+    default_name = f"{environment_folder(config.environment)}/{config.agent}/seed-{config.seed}"
+    folder_path = out / (name or default_name)
     from noisynet.agents import NonFiniteLoss
     from noisynet.loops import PATIENCE_SECONDS, open_run_folder, try_build
     from noisynet.loops import train as train_run

@@ -22,6 +22,14 @@ _DUELING: Final[dict[str, Any]] = {
     "optimiser.learning_rate": paper.DUELING_LEARNING_RATE,
 }
 
+# The paper's observations, for environments of Gymnasium that show images in colour.
+_PIXELS: Final[dict[str, Any]] = {
+    "environment_options.resize": paper.FRAME_SIZE,
+    "environment_options.greyscale": True,
+    "environment_options.frame_stack": paper.STACKED_FRAMES,
+    "max_episode_frames": None,
+}
+
 _CATEGORICAL: Final = {
     "optimiser.kind": "adam",
     "optimiser.learning_rate": paper.C51_LEARNING_RATE,
@@ -108,6 +116,22 @@ VALUE_PRESETS: Final[dict[str, dict[str, Any]]] = {
         "evaluation.period_frames": 200_000,
         "evaluation.frames": 50_000,
     },
+    # Gymnasium's images. Every step is one frame, and rewards are clipped as the paper's.
+    "pixels": _PIXELS
+    | {
+        "frames": 1_000_000,
+        "optimiser.kind": "adam",
+        "optimiser.learning_rate": 1e-4,
+        "replay.capacity_steps": 100_000,
+        "learning.starts_steps": 10_000,
+        "learning.sync_target_steps": 1_000,
+        "exploration.anneal_steps": 100_000,
+        "exploration.final": 0.01,
+        "exploration.evaluation": 0.001,
+        "evaluation.period_frames": 50_000,
+        "evaluation.frames": 12_500,
+        "checkpoint_period_frames": 10_000,
+    },
     # Small problems with vectors as observations.
     "classic": {
         "frames": 50_000,
@@ -158,6 +182,15 @@ ACTOR_CRITIC_PRESETS: Final[dict[str, dict[str, Any]]] = {
         "evaluation.period_frames": 100_000,
         "evaluation.frames": 20_000,
         "checkpoint_period_frames": 50_000,
+    },
+    # Gymnasium's images. Every step is one frame, and rewards are clipped as the paper's.
+    "pixels": _PIXELS
+    | {
+        "frames": 4_000_000,
+        "workers": 4,
+        "evaluation.period_frames": 200_000,
+        "evaluation.frames": 12_500,
+        "checkpoint_period_frames": 100_000,
     },
     # Small problems with vectors as observations.
     "classic": {

@@ -29,10 +29,10 @@ from noisynet.config.sections import (
     SharedRMSProp,
     UniformReplay,
 )
-from noisynet.envs.make import parse_environment
+from noisynet.envs.make import resolve_environment
 from noisynet.envs.names import family_of
 
-PresetName = Literal["paper", "minatar", "pong-fast", "classic"]
+PresetName = Literal["paper", "minatar", "pong-fast", "classic", "pixels"]
 PRESETS: Final[tuple[str, ...]] = get_args(PresetName)
 
 
@@ -44,7 +44,8 @@ class RunConfig(Section):
     environment: str
     """What it plays; see `noisynet envs`."""
     environment_options: dict[str, Any] = Field(default_factory=dict)
-    """Options of the environment's family, for example `{"sticky_action_prob": 0.0}`."""
+    """Options of the environment's family, such as `sticky_action_prob` of MinAtar, or `resize`,
+    `greyscale`, `frame_stack` and `parallel` of Gymnasium."""
     seed: Annotated[int, Field(ge=0, lt=2**31)]
     """The seed of all random streams."""
     frames: Count
@@ -65,8 +66,7 @@ class RunConfig(Section):
     @field_validator("environment")
     @classmethod
     def _known_environment(cls, name: str) -> str:
-        parse_environment(name)
-        return name
+        return resolve_environment(name)
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
@@ -129,9 +129,11 @@ def has_large_convolutions(config: Config | ActorCriticConfig) -> bool:
     """Whether the network has convolutions for frames as large as Atari's.
 
     Where the frames of an environment are known only when it is made, as in Gymnasium, `auto` is
-    taken for small.
+    taken for small, unless its images are resized.
     """
     torso = config.network.torso
     if torso == "auto":
+        if "resize" in config.environment_options:
+            return True
         return family_of(config.environment).has_large_frames
     return torso not in ("minatar", "flat")

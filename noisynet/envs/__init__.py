@@ -8,14 +8,35 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from noisynet.envs.make import make_environment, parse_environment, screen_options
-from noisynet.envs.names import ATARI_57, FAMILIES, MINATAR_GAMES, FamilySpec, family_of
+from noisynet.envs.make import (
+    environment_name,
+    make_environment,
+    parse_environment,
+    resolve_environment,
+    screen_options,
+)
+from noisynet.envs.names import (
+    ATARI_57,
+    FAMILIES,
+    MINATAR_GAMES,
+    FamilySpec,
+    environment_folder,
+    family_of,
+    name_of_gymnasium_id,
+)
+from noisynet.envs.sources import EnvironmentLike, decode_function, encode_function
 from noisynet.lazy import lazy_attributes
 
 if TYPE_CHECKING:
     from noisynet.envs.atari import AtariEnvironment
     from noisynet.envs.deep_sea import DeepSeaEnvironment
-    from noisynet.envs.environment import Environment, EnvironmentSpec, Step, episode_seed
+    from noisynet.envs.environment import (
+        Environment,
+        EnvironmentSpec,
+        Step,
+        episode_seed,
+        repeats_episodes,
+    )
     from noisynet.envs.gym import GymEnvironment
     from noisynet.envs.minatar import MinAtarEnvironment
 
@@ -26,15 +47,23 @@ __all__ = [
     "AtariEnvironment",
     "DeepSeaEnvironment",
     "Environment",
+    "EnvironmentLike",
     "EnvironmentSpec",
     "FamilySpec",
     "GymEnvironment",
     "MinAtarEnvironment",
     "Step",
+    "decode_function",
+    "encode_function",
+    "environment_folder",
+    "environment_name",
     "episode_seed",
     "family_of",
     "make_environment",
+    "name_of_gymnasium_id",
     "parse_environment",
+    "repeats_episodes",
+    "resolve_environment",
     "screen_options",
 ]
 
@@ -43,7 +72,9 @@ __getattr__ = lazy_attributes(
     {
         "atari": ["AtariEnvironment"],
         "deep_sea": ["DeepSeaEnvironment"],
-        "environment": ["Environment", "EnvironmentSpec", "Step", "episode_seed"],
+        "environment": [
+            *("Environment", "EnvironmentSpec", "Step", "episode_seed", "repeats_episodes"),
+        ],
         "gym": ["GymEnvironment"],
         "minatar": ["MinAtarEnvironment"],
     },

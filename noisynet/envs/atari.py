@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from noisynet import paper
+from noisynet.envs.action_names import atari_action_name
 from noisynet.envs.environment import Environment, EnvironmentSpec, Step, check_count
 from noisynet.envs.names import ATARI_57, suggestion
 from noisynet.extras import import_extra
@@ -92,8 +93,8 @@ class AtariEnvironment(Environment):
             reward_clipping=False,
             use_fire_reset=False,  # not part of the paper's protocol
         )
-        num_actions = int(self._vector.single_action_space.n)
-        self._action_ids = np.arange(num_actions)
+        actions = self._vector.ale.get_action_set()
+        self._action_ids = np.arange(len(actions))
         if original_pong:
             self._action_ids = np.array(ORIGINAL_PONG_ACTIONS)
         spec = EnvironmentSpec(
@@ -104,6 +105,9 @@ class AtariEnvironment(Environment):
             stack=1 if colour else paper.STACKED_FRAMES,
             frames_per_step=paper.FRAME_SKIP,
             pixel_scale=1 / 255,
+            action_names=tuple(
+                atari_action_name(actions[index].name) for index in self._action_ids
+            ),
         )
         super().__init__(spec, num_envs)
         self._colour = colour

@@ -33,14 +33,16 @@ class EnvironmentSpec:
     frame_shape: tuple[int, ...]
     """Shape of one frame as stored: (H, W), (C, H, W) or (d,)."""
     frame_dtype: str
-    """ "uint8" for images and binary channels, "float32" for flat vectors."""
+    """ "uint8" for images of bytes and binary channels, "float32" for everything else."""
     stack: int
     """The number of successive frames in one observation."""
     frames_per_step: int
     """The number of emulator frames in one agent step."""
     pixel_scale: float
     """Observations are multiplied by this before the network: 1/255 for images of grey levels or
-    colours, 1 for binary channels and floats."""
+    colours up to 255, 1 for everything else."""
+    action_names: tuple[str, ...] = ()
+    """A name for each action; none where the environment has no names."""
 
 
 class Step(NamedTuple):
@@ -208,6 +210,27 @@ class Environment(ABC):
             )
         # A copy: the caller may reuse its array between send and recv.
         return given.astype(np.int64)
+
+
+def repeats_episodes(environment: Environment, steps: int = 8) -> bool:
+    """Play the first steps of an episode twice and return whether they were the same.
+
+    Runs of an environment that does not repeat them cannot be resumed within an episode, and its
+    evaluation episodes cannot be rendered. Episodes that run are abandoned.
+    """
+    actions = np.random.default_rng(0).integers(
+        environment.spec.num_actions, size=(steps, environment.num_envs)
+    )
+    played = []
+    for _ in range(2):
+        shown = [environment.start([1] * environment.num_envs).tobytes()]
+        for step_actions in actions:
+            step = environment.step(step_actions)
+            shown += [field.tobytes() for field in step]
+            if (step.terminated | step.truncated).any():
+                break
+        played.append(shown)
+    return played[0] == played[1]
 
 
 def episode_seed(run_seed: int, role: str, environment: int, episode: int) -> int:

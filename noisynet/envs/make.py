@@ -1,4 +1,4 @@
-"""Make an environment by its name, such as "atari/pong".
+"""Make an environment by its name, such as "atari/pong", or from an object or a function.
 
 Only the standard library is imported until an environment is made, so that a name can be checked
 quickly.
@@ -7,14 +7,24 @@ quickly.
 from __future__ import annotations
 
 import difflib
+import re
 from typing import TYPE_CHECKING, Any
 
-from noisynet.envs.names import FAMILIES, family_of, snake_case, suggestion
+from noisynet.envs.names import (
+    FAMILIES,
+    family_of,
+    name_of_gymnasium_id,
+    snake_case,
+    suggestion,
+)
+from noisynet.envs.sources import check_not_importing_main, source_name
 
 if TYPE_CHECKING:
     from noisynet.envs.environment import Environment
+    from noisynet.envs.sources import EnvironmentLike
 
 _FORMS = "atari/<rom>, minatar/<game>, deep_sea/<n> or gym/<id>"
+_GIVEN_IN_PYTHON = {"object": "an object", "function": "a function that makes it"}
 _GAMES = {name: family.games for name, family in FAMILIES.items() if family.games is not None}
 
 
@@ -45,11 +55,50 @@ def parse_environment(name: str) -> tuple[str, str]:
     return family, game
 
 
-def make_environment(name: str, num_envs: int = 1, **options: Any) -> Environment:
+def resolve_environment(name: str) -> str:
+    """Return the one name of an environment: a Gymnasium id without a version has the highest.
+
+    Gymnasium is imported only for such an id. A name that cannot be resolved is returned as it is;
+    making it reports why.
+
+    Raises:
+        ValueError: the name is unknown; see `parse_environment`.
+    """
+    family, game = parse_environment(name)
+    if family != "gym" or re.search(r"-v\d+$", game):
+        return name
+    try:
+        from noisynet.envs.gym_games import latest_version
+
+        return f"gym/{latest_version(game)}"
+    except (ImportError, ValueError):
+        return name
+
+
+def environment_name(environment: EnvironmentLike) -> str:
+    """Return the name that a run stores of what it plays.
+
+    Args:
+        environment: a name; an environment object, which is "object/<class>"; or a function that
+            makes one, which is "function/<name>".
+
+    Raises:
+        ValueError: the name is unknown, or it is none of the three.
+    """
+    if isinstance(environment, str):
+        return resolve_environment(environment)
+    return source_name(environment)
+
+
+def make_environment(
+    environment: EnvironmentLike, num_envs: int = 1, **options: Any
+) -> Environment:
     """Make a vector of `num_envs` environments.
 
     Args:
-        name: see `parse_environment`.
+        environment: a name (see `parse_environment`), a Gymnasium environment, or a function that
+            makes one. An object is one environment only, and stays open when the vector is closed;
+            several vectors can use it in turns.
         num_envs: the number of environments.
         **options: keyword arguments of the family's class: `AtariEnvironment`,
             `MinAtarEnvironment`, `DeepSeaEnvironment` or `GymEnvironment`.
@@ -58,7 +107,13 @@ def make_environment(name: str, num_envs: int = 1, **options: Any) -> Environmen
         ValueError: a name, an option or its value is wrong; the message suggests the nearest name.
         ImportError: the family's package is missing; the message names the pip line.
     """
-    family, game = parse_environment(name)
+    check_not_importing_main()
+    family, _, game = environment_name(environment).partition("/")
+    if isinstance(environment, str) and family in _GIVEN_IN_PYTHON:
+        raise ValueError(
+            f"expected the environment of {environment} itself: it was given to the run in Python, "
+            f"as {_GIVEN_IN_PYTHON[family]}, and must be given again"
+        )
     kind = _environment_class(family)
     known = list(kind.__init__.__kwdefaults__)  # options are keyword-only and have defaults
     for option in options:
@@ -67,7 +122,8 @@ def make_environment(name: str, num_envs: int = 1, **options: Any) -> Environmen
                 f"{family} environments have no option {option!r}; they have {', '.join(known)}."
                 + suggestion(option, known)
             )
-    made: Environment = kind(int(game) if family == "deep_sea" else game, num_envs, **options)
+    source = game if isinstance(environment, str) else environment
+    made: Environment = kind(int(game) if family == "deep_sea" else source, num_envs, **options)
     return made
 
 
@@ -104,11 +160,14 @@ def _nearest(name: str) -> str:
     if not slash:
         family, game = "", family
     meant = difflib.get_close_matches(snake_case(family), FAMILIES, n=1)
+    if not meant and (found := name_of_gymnasium_id(name)):
+        return f" Did you mean {found!r}?"
     for candidate in (*meant, *_GAMES):
         if candidate in _GAMES:
             near = suggestion(game, _GAMES[candidate])
             if near:
                 return near.replace("'", f"'{candidate}/", 1)
-        elif game and candidate != family:
+        elif game and candidate != family and candidate not in _GIVEN_IN_PYTHON:
             return f" Did you mean '{candidate}/{game}'?"
-    return ""
+    resolved = resolve_environment(f"gym/{name}") if name and not slash else ""
+    return f" Did you mean {resolved!r}?" if resolved.rpartition("-v")[0] else ""

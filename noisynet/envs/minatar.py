@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from noisynet import paper
+from noisynet.envs.action_names import MINATAR_ACTIONS
 from noisynet.envs.environment import Environment, EnvironmentSpec, Step, check_count
 from noisynet.envs.grid_rendering import CHANNEL_COLOURS, render_cells
 from noisynet.envs.names import MINATAR_GAMES, suggestion
@@ -63,6 +64,7 @@ class MinAtarEnvironment(Environment):
             stack=1,
             frames_per_step=1,
             pixel_scale=1.0,
+            action_names=tuple(MINATAR_ACTIONS[action] for action in self._action_ids),
         )
         super().__init__(spec, num_envs)
         self._episode_frames = np.zeros(num_envs, dtype=np.int64)

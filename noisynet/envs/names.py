@@ -85,6 +85,8 @@ class FamilySpec:
         has_frame_limit: whether its environments take `max_episode_frames`.
         has_threads: whether its environments run emulators in `threads`.
         has_colour: whether its environments need `colour=True` to have screens.
+        repeats_episodes: whether all of its environments are known to repeat an episode from its
+            seed and actions; where they are not, a run checks it when it starts.
     """
 
     preset: str
@@ -93,6 +95,7 @@ class FamilySpec:
     has_frame_limit: bool = True
     has_threads: bool = False
     has_colour: bool = False
+    repeats_episodes: bool = True
 
 
 FAMILIES: Final[dict[str, FamilySpec]] = {
@@ -101,14 +104,56 @@ FAMILIES: Final[dict[str, FamilySpec]] = {
     ),
     "minatar": FamilySpec("minatar", MINATAR_GAMES),
     "deep_sea": FamilySpec("classic", has_frame_limit=False),
-    "gym": FamilySpec("classic", has_colour=True),
+    "gym": FamilySpec("classic", has_colour=True, repeats_episodes=False),
+    "object": FamilySpec("classic", has_colour=True, repeats_episodes=False),
+    "function": FamilySpec("classic", has_colour=True, repeats_episodes=False),
 }
-"""The families by name, the first segment of an environment's name."""
+"""The families by name, the first segment of an environment's name.
+
+Environments of the families object and function are passed in Python: the name, such as
+"object/MyEnv", is what a run stores of them.
+"""
 
 
 def family_of(environment: str) -> FamilySpec:
     """The family of a valid environment name, such as "atari/pong"."""
     return FAMILIES[environment.partition("/")[0]]
+
+
+def environment_folder(environment: str) -> str:
+    """The folder of an environment's runs, relative to that of all runs.
+
+    It is the name, without the colon of "gym/module:Name-v0", which Windows does not allow.
+    """
+    return environment.replace(":", ".")
+
+
+# Such as "ALE/Pong-v5", "PongNoFrameskip-v4", "Pong-ram-v0", "CartPole-v1" and "module:Mine-v0".
+_GYMNASIUM_ID: Final = re.compile(
+    r"(?:(?P<namespace>[\w:-]+)/)?(?P<game>[\w:.-]+?)(?:NoFrameskip|Deterministic|-ram)*"
+    r"(?:-v(?P<version>\d+))?"
+)
+
+
+def name_of_gymnasium_id(environment_id: str) -> str | None:
+    """The environment that a Gymnasium id stands for here; None if `environment_id` is no such id.
+
+    "CartPole-v1" is "gym/CartPole-v1"; the ids of Atari games, such as "ALE/Pong-v5" and
+    "PongNoFrameskip-v4", and of MinAtar's have families of their own.
+    """
+    match = _GYMNASIUM_ID.fullmatch(environment_id)
+    if match is None:
+        return None
+    owner, game, version = match["namespace"], match["game"].lower(), match["version"]
+    if owner is None and version is not None:
+        owner = "ALE"  # older ids of the games have no namespace
+    owners = {"ALE": ("atari", ATARI_57), "MinAtar": ("minatar", MINATAR_GAMES)}
+    if owner in owners:
+        family, games = owners[owner]
+        known = {name.replace("_", ""): name for name in games}
+        if game in known:
+            return f"{family}/{known[game]}"
+    return f"gym/{environment_id}" if version else None
 
 
 def snake_case(word: str) -> str:

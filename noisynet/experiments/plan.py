@@ -8,7 +8,7 @@ from itertools import product
 from pathlib import Path
 
 from noisynet.config import ActorCriticConfig, Config, ConfigError, build_config, parse_count
-from noisynet.envs import parse_environment
+from noisynet.envs import environment_folder, parse_environment
 from noisynet.experiments.plan_file import PlanError, PlanReader, Rule, read_plan
 
 
@@ -49,7 +49,8 @@ class RunSpec:
     @property
     def name(self) -> str:
         """The run folder relative to `out`; without a variant, the same as for `noisynet train`."""
-        return f"{self.environment}/{self.label}/seed-{self.seed}"
+        folder = environment_folder(self.config.environment)
+        return f"{folder}/{self.label}/seed-{self.seed}"
 
     @property
     def folder(self) -> Path:

@@ -11,7 +11,7 @@ from typing import Any, Final
 import torch
 
 from noisynet.agents import ActorCriticAgent, NonFiniteLoss
-from noisynet.envs import EnvironmentSpec
+from noisynet.envs import EnvironmentLike, EnvironmentSpec, encode_function
 from noisynet.layers import sigma_summary
 from noisynet.loops.episodes import FinishedEpisode
 from noisynet.loops.messages import RolloutReport, WorkerSetup
@@ -45,6 +45,7 @@ class AsyncTrainer:
         folder: the run folder.
         log: receives metrics.
         patience_seconds: longest time between two heartbeats of a worker.
+        environment: a function that makes the environment; None for the configured name.
 
     Attributes:
         pool: the workers and what they share.
@@ -59,9 +60,11 @@ class AsyncTrainer:
         folder: RunFolder,
         log: RunLog,
         patience_seconds: float = PATIENCE_SECONDS,
+        environment: EnvironmentLike | None = None,
     ) -> None:
         self.agent, self.spec, self.log, self.config = agent, spec, log, agent.config
         self.patience_seconds = patience_seconds
+        self._function = None if environment is None else encode_function(environment)
         self.total_steps = -(-self.config.frames // spec.frames_per_step)
         self.pool = WorkerPool(self.config.workers, agent.parameters)
         self.supervisor: Supervisor | None = None
@@ -139,7 +142,13 @@ class AsyncTrainer:
             self.pool.shared,
             self.pool.handles,
             lambda handle: WorkerSetup(
-                handle.number, handle.incarnation, stored, size, device, handle.snapshot
+                handle.number,
+                handle.incarnation,
+                stored,
+                size,
+                device,
+                handle.snapshot,
+                self._function,
             ),
             on_report=self._on_report,
             on_death=self._on_death,

@@ -156,7 +156,7 @@ class Episodes:
                 f"environments {first} to {first + count - 1} of {self.environment.spec.name} did "
                 "not reproduce their episodes: expected the same observations for the same seeds "
                 "and actions; check that the version of the environment is the one that the run "
-                "was started with"
+                "was started with, and that its reset(seed=...) seeds everything random"
             )
 
     def _fast_forward(self, beat: Callable[[], None]) -> None:

@@ -11,6 +11,7 @@ import torch
 
 from noisynet.agents import Agent, ValueAgent, make_agent
 from noisynet.config import ActorCriticConfig, Config, ConfigError, load_config
+from noisynet.envs import Environment, EnvironmentLike, encode_function, family_of, repeats_episodes
 from noisynet.evaluation import make_configured_environment
 from noisynet.loops.async_actors import AsyncTrainer
 from noisynet.loops.off_policy_trainer import OffPolicyTrainer
@@ -32,6 +33,7 @@ def train(
     observers: Sequence[Observer] = (),
     stop: Callable[[], bool] = lambda: False,
     patience_seconds: float = PATIENCE_SECONDS,
+    environment: EnvironmentLike | None = None,
 ) -> Outcome:
     """Train to the end of the budget, starting from the newest checkpoint in the folder.
 
@@ -43,6 +45,9 @@ def train(
         stop: asked at every step, or several times a second in runs with workers; true saves the
             run and returns.
         patience_seconds: a worker without a heartbeat for so long is restarted.
+        environment: an environment object, or a function that makes one, whose `environment_name`
+            the configuration has; None for the configured name. Training and evaluation share an
+            object. A3C needs a function, which its processes import.
 
     Raises:
         NonFiniteLoss: the loss became NaN or infinite; the last checkpoint is kept.
@@ -52,7 +57,7 @@ def train(
         StorageError: a metric, or two checkpoints in a row, could not be written.
         RunDamaged: the files of the folder do not match its checkpoints.
     """
-    with open_run(config, folder, device, observers, stop, patience_seconds) as run:
+    with open_run(config, folder, device, observers, stop, patience_seconds, environment) as run:
         return run.run()
 
 
@@ -64,6 +69,7 @@ def open_run(
     observers: Sequence[Observer] = (),
     stop: Callable[[], bool] = lambda: False,
     patience_seconds: float = PATIENCE_SECONDS,
+    environment: EnvironmentLike | None = None,
 ) -> Iterator[Run]:
     """Build a run and restore its newest checkpoint; the arguments are those of `train`.
 
@@ -74,8 +80,9 @@ def open_run(
     with ExitStack() as resources:
         try:
             num_envs = config.num_envs if isinstance(config, Config) else 1
-            environment = resources.enter_context(make_configured_environment(config, num_envs))
-            spec, stored = environment.spec, folder.read_config()
+            games = make_configured_environment(config, num_envs, environment)
+            resources.enter_context(games)
+            spec, stored = games.spec, folder.read_config()
             default = default_threads(config, spec)
             threads, note = choose_threads(config.threads, stored.get("threads"), default)
             resources.callback(torch.set_num_threads, torch.get_num_threads())
@@ -84,16 +91,16 @@ def open_run(
             agent = make_agent(config, spec, device)
             log = RunLog(folder, spec.frames_per_step, config.log_period_steps, observers)
             resources.callback(log.close)
-            for text in filter(None, (_description(agent, threads), note)):
+            for text in filter(None, (_description(agent, threads), note, _warning(games))):
                 log.message(text)
             trainer: Trainer
             if isinstance(agent, ValueAgent):
-                trainer = OffPolicyTrainer(agent, environment, folder, log)
+                trainer = OffPolicyTrainer(agent, games, folder, log)
             else:
-                environment.close()  # every worker has its own
-                trainer = AsyncTrainer(agent, spec, folder, log, patience_seconds)
+                games.close()  # every worker has its own
+                trainer = AsyncTrainer(agent, spec, folder, log, patience_seconds, environment)
                 resources.callback(trainer.close)
-            run = Run(trainer, config, spec, folder, log, stop)
+            run = Run(trainer, config, spec, folder, log, stop, environment)
             run.resume()
             changed = {"frames": config.frames, "threads": threads}
             if any(stored.get(key) != value for key, value in changed.items()):
@@ -111,6 +118,16 @@ def _description(agent: Agent, threads: int) -> str:
     return (
         f"{agent.config.agent} on {agent.config.environment}: device {agent.device}, "
         f"compute {compute}, {threads} thread{plural}"
+    )
+
+
+def _warning(games: Environment) -> str | None:
+    """A note for the user if the environment does not repeat its episodes."""
+    if family_of(games.spec.name).repeats_episodes or repeats_episodes(games):
+        return None
+    return (
+        f"{games.spec.name} does not repeat an episode from the same seed and actions: this run "
+        "cannot be resumed, nor its episodes shown; make reset(seed=...) seed everything random"
     )
 
 
@@ -133,29 +150,44 @@ def open_run_folder(path: Path, config: AnyConfig) -> RunFolder:
     return RunFolder.create_or_open(path, given, must_match=must_match)
 
 
-def try_build(config: AnyConfig) -> None:
+def try_build(config: AnyConfig, environment: EnvironmentLike | None = None) -> None:
     """Make the environment and the agent of a run once, and nothing on disk.
+
+    Args:
+        config: configuration of the run.
+        environment: the object or the function that it is given; None for the configured name.
 
     Raises:
         ValueError: one of them does not accept its settings, such as an unknown Gymnasium id.
         ImportError: a package is missing.
     """
     prepare_process()  # a resumed run skips this function, and must not differ from others
-    with make_configured_environment(config, 1) as environment:
-        make_agent(config, environment.spec)
+    if environment is not None and isinstance(config, ActorCriticConfig):
+        encode_function(environment)  # its workers can import it
+    with make_configured_environment(config, 1, environment) as games:
+        make_agent(config, games.spec)
 
 
-def load_agent(path: Path, device: torch.device | str = "cpu") -> tuple[Agent, int]:
+def load_agent(
+    path: Path,
+    device: torch.device | str = "cpu",
+    environment: EnvironmentLike | None = None,
+) -> tuple[Agent, int]:
     """Load the agent of a run's newest checkpoint; return it with its training frames.
 
     The run folder is not changed.
+
+    Args:
+        path: the run folder.
+        device: device of the network.
+        environment: the object or the function that the run was given; None for a name.
     """
     folder = RunFolder(path)
     if not folder.config_path.exists():
         raise RunError(f"expected a run folder with a config.json, got {path}; see `noisynet runs`")
     config = _read_config(folder)
-    with make_configured_environment(config, 1) as environment:
-        spec = environment.spec
+    with make_configured_environment(config, 1, environment) as games:
+        spec = games.spec
     checkpoint, _ = load_newest(
         folder.checkpoints_path, **checkpoint_identity(config, spec), repair=False
     )

@@ -33,6 +33,7 @@ class WorkerSetup:
         size: number of parameters.
         device: device of the network.
         snapshot: snapshot of an earlier process to resume from; None to start.
+        function: encoded function that makes the environment; None for the configured name.
     """
 
     worker: int
@@ -41,6 +42,7 @@ class WorkerSetup:
     size: int
     device: str = "cpu"
     snapshot: bytes | None = None
+    function: dict[str, Any] | None = None
 
 
 def write_setup(setup: WorkerSetup) -> int:

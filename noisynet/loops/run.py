@@ -12,7 +12,7 @@ import torch
 
 from noisynet.agents import Agent, NonFiniteLoss
 from noisynet.config import ActorCriticConfig, Config
-from noisynet.envs import EnvironmentSpec
+from noisynet.envs import EnvironmentLike, EnvironmentSpec
 from noisynet.evaluation import evaluation_modes
 from noisynet.loops import async_actors, off_policy_trainer
 from noisynet.loops.async_actors import WorkersFailed
@@ -90,6 +90,7 @@ class Run:
         folder: the run folder; the caller holds its lock.
         log: writes metrics and messages.
         stop: whether to stop; a run that stops is saved first.
+        environment: the object or the function to evaluate on; None for the configured name.
 
     Attributes:
         checkpointed_at: step of the newest checkpoint, −1 before the first.
@@ -104,9 +105,11 @@ class Run:
         folder: RunFolder,
         log: RunLog,
         stop: Callable[[], bool] = lambda: False,
+        environment: EnvironmentLike | None = None,
     ) -> None:
         self.trainer, self.config, self.spec = trainer, config, spec
         self.folder, self.log, self.stop = folder, log, stop
+        self.environment = environment
         self.checkpointed_at = -1
         self.score: float | None = None
         self._evaluations = 0
@@ -167,7 +170,9 @@ class Run:
         if due <= self._evaluations:
             return
         started, agent, rows = time.monotonic(), self.trainer.agent, []
-        for noise, result in evaluation_modes(agent, self.frames, stop=self._poll_and_stop):
+        for noise, result in evaluation_modes(
+            agent, self.frames, stop=self._poll_and_stop, environment=self.environment
+        ):
             write_traces(self.folder.traces_path, self.frames, result.traces, noise=noise)
             rows.append(
                 {

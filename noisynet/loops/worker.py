@@ -10,6 +10,7 @@ import torch
 
 from noisynet.agents import ActorCriticAgent, shared_rmsprop_for
 from noisynet.config import ActorCriticConfig, load_config
+from noisynet.envs import EnvironmentLike, decode_function
 from noisynet.evaluation import make_configured_environment
 from noisynet.layers import sigma_summary
 from noisynet.loops.channel import Channel
@@ -50,6 +51,7 @@ class Worker:
         incarnation: how many processes of this worker have died while running.
         device: device of the network.
         snapshot: snapshot of an earlier process to resume from.
+        environment: a function that makes the environment; None for the configured name.
     """
 
     def __init__(
@@ -62,13 +64,14 @@ class Worker:
         incarnation: int,
         device: str = "cpu",
         snapshot: bytes | None = None,
+        environment: EnvironmentLike | None = None,
     ) -> None:
         self.config, self.shared, self.channel = settings, shared, channel
         self.slot = shared.slots[number]
         self.parameters = torch.from_numpy(shared.parameters)
         self.squares = torch.from_numpy(shared.squares)
         self.environment = make_configured_environment(
-            settings, settings.envs_per_worker, alone=settings.workers == 1
+            settings, settings.envs_per_worker, environment, alone=settings.workers == 1
         )
         spec = self.environment.spec
         self.total_steps = -(-settings.frames // spec.frames_per_step)
@@ -221,6 +224,7 @@ def run_worker(setup: WorkerSetup, memory: int, channel: Channel, parent: int) -
         incarnation=setup.incarnation,
         device=setup.device,
         snapshot=setup.snapshot,
+        environment=None if setup.function is None else decode_function(setup.function),
     )
     try:
         worker.run(parent)

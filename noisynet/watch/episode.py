@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -12,7 +11,13 @@ from numpy.typing import NDArray
 
 from noisynet.agents import Agent
 from noisynet.config import ActorCriticLearning, Learning
-from noisynet.envs import Environment, Step, make_environment, parse_environment, screen_options
+from noisynet.envs import (
+    Environment,
+    EnvironmentLike,
+    Step,
+    make_environment,
+    screen_options,
+)
 from noisynet.evaluation import Stacks, counted
 from noisynet.runs import RunError, RunFolder, Trace, list_traces, read_metrics, read_traces
 from noisynet.watch.value_sampling import SampledValues, make_sampler
@@ -34,12 +39,14 @@ class ReplayedEpisode:
             and V estimate [T].
         ended: whether the episode ended with the last action.
         values: of the states to be shown, from the first.
+        actions: the names of the environment's actions, if it has names.
     """
 
     rewards: NDArray[np.float64]
     returns: NDArray[np.float64]
     ended: bool
     values: SampledValues
+    actions: tuple[str, ...]
 
 
 def choose_trace(
@@ -118,8 +125,22 @@ def _completed(traces: list[Trace], folder: RunFolder) -> list[Trace]:
     return counted(completed or traces)
 
 
-def replay(trace: Trace, agent: Agent, *, steps: int, samples: int) -> ReplayedEpisode:
+def replay(
+    trace: Trace,
+    agent: Agent,
+    *,
+    steps: int,
+    samples: int,
+    environment: EnvironmentLike | None = None,
+) -> ReplayedEpisode:
     """Replay a trace in the agent's environment and sample the values of its first `steps` states.
+
+    Args:
+        trace: the episode.
+        agent: its weights give the values.
+        steps: how many states have values.
+        samples: the number of noise samples.
+        environment: the object or the function that the run was given; None for the trace's name.
 
     Raises:
         ReplayMismatch: the score differs from the trace's, or the episode ends early.
@@ -127,15 +148,17 @@ def replay(trace: Trace, agent: Agent, *, steps: int, samples: int) -> ReplayedE
     sampler = make_sampler(agent, trace, samples)
     rewards, discounts, ended = [], [], False
     batch: list[NDArray[Any]] = []
-    with make_environment(trace.environment, 1, **trace.options) as environment:
-        if environment.spec != agent.spec:
+    given = trace.environment if environment is None else environment
+    with make_environment(given, 1, **trace.options) as games:
+        actions = games.spec.action_names
+        if games.spec != agent.spec:
             raise ReplayMismatch(
-                f"the trace's environment is {environment.spec}, the agent's is {agent.spec}: "
+                f"the trace's environment is {games.spec}, the agent's is {agent.spec}: "
                 "expected the same; the trace belongs to another run"
             )
-        stacks = Stacks(environment)
-        stacks.begin(0, environment.start([trace.seed])[0])
-        for number, step in enumerate(_steps(environment, trace)):
+        stacks = Stacks(games)
+        stacks.begin(0, games.start([trace.seed])[0])
+        for number, step in enumerate(_steps(games, trace)):
             if number < steps:
                 batch.append(stacks.observation[0].copy())
             if len(batch) == _BATCH_SIZE:
@@ -154,20 +177,26 @@ def replay(trace: Trace, agent: Agent, *, steps: int, samples: int) -> ReplayedE
             f"{sum(rewards):g} when replayed, expected the {trace.score:g} of its trace; " + _CAUSES
         )
     returns = _returns(rewards, discounts, agent.config.learning)
-    return ReplayedEpisode(np.array(rewards), returns, ended, sampler.values())
+    return ReplayedEpisode(np.array(rewards), returns, ended, sampler.values(), actions)
 
 
-def screens(trace: Trace, replayed: ReplayedEpisode, steps: int) -> Iterator[NDArray[np.uint8]]:
+def screens(
+    trace: Trace,
+    replayed: ReplayedEpisode,
+    steps: int,
+    environment: EnvironmentLike | None = None,
+) -> Iterator[NDArray[np.uint8]]:
     """The screen in colour, uint8 [H, W, 3], at `steps` states and after the last action.
 
     Raises:
         ReplayMismatch: a reward differs from the replay's.
     """
     options = {**trace.options, **screen_options(trace.environment)}
-    with make_environment(trace.environment, 1, **options) as environment:
-        environment.start([trace.seed])
-        yield environment.screen(0)
-        for number, step in enumerate(_steps(environment, trace)):
+    given = trace.environment if environment is None else environment
+    with make_environment(given, 1, **options) as games:
+        games.start([trace.seed])
+        yield games.screen(0)
+        for number, step in enumerate(_steps(games, trace)):
             if number == steps:
                 return
             if step.reward[0] != replayed.rewards[number]:
@@ -176,7 +205,7 @@ def screens(trace: Trace, replayed: ReplayedEpisode, steps: int) -> Iterator[NDA
                     f"{step.reward[0]:g}, expected the {replayed.rewards[number]:g} of the replay; "
                     + _CAUSES
                 )
-            yield environment.screen(0)
+            yield games.screen(0)
 
 
 _CAUSES = (
@@ -206,38 +235,3 @@ def _returns(
         reward = float(np.clip(rewards[t], -1, 1)) if learning.clip_rewards else rewards[t]
         next_return = returns[t] = reward + discounts[t] * next_return
     return returns
-
-
-def action_names(trace: Trace, num_actions: int) -> list[str]:
-    """The names of the actions of the trace's environment."""
-    family, game = parse_environment(trace.environment)
-    names = [f"action {action}" for action in range(num_actions)]
-    if family == "atari":
-        names = _atari_names(game, original=trace.options.get("pong_actions") == "original")
-    elif family == "minatar":
-        names = ["no-op", "left", "up", "right", "down", "fire"]
-        if trace.options.get("minimal_actions"):
-            minatar: Any = importlib.import_module("minatar")
-            names = [names[action] for action in minatar.Environment(game).minimal_action_set()]
-    return names
-
-
-def _atari_names(game: str, *, original: bool) -> list[str]:
-    from ale_py import ALEInterface, roms
-
-    from noisynet.envs.atari import ORIGINAL_PONG_ACTIONS
-
-    ale, rom = ALEInterface(), roms.get_rom_path(game)
-    assert rom is not None  # the environment was made from it
-    ale.loadROM(rom)
-    names = [_action_name(action.name) for action in ale.getMinimalActionSet()]
-    return [names[action] for action in ORIGINAL_PONG_ACTIONS] if original else names
-
-
-def _action_name(name: str) -> str:
-    """ALE's "UPRIGHTFIRE" as "up right fire"."""
-    if name == "NOOP":
-        return "no-op"
-    for word in ("UP", "DOWN", "LEFT", "RIGHT", "FIRE"):
-        name = name.replace(word, f"{word.lower()} ")
-    return name.strip()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from fractions import Fraction
@@ -14,7 +14,7 @@ import torch
 from numpy.typing import NDArray
 
 from noisynet.agents import ActorCriticAgent, Agent
-from noisynet.envs import parse_environment
+from noisynet.envs import EnvironmentLike, parse_environment
 from noisynet.extras import import_extra
 from noisynet.layers import noisy_layers, sigma_summary
 from noisynet.loops import load_agent
@@ -22,7 +22,6 @@ from noisynet.runs import RunFolder, Trace
 from noisynet.runs.files import storage_errors, temporary_name
 from noisynet.watch.episode import (
     ReplayedEpisode,
-    action_names,
     choose_trace,
     replay,
     screens,
@@ -33,7 +32,12 @@ if TYPE_CHECKING:
 
     from noisynet.watch.panel import Caption
 
-STEPS_PER_SECOND: Final = {"atari": 15, "minatar": 10, "deep_sea": 3, "gym": 30}
+STEPS_PER_SECOND: Final = {
+    "atari": 15,
+    "minatar": 10,
+    "deep_sea": 3,
+    **dict.fromkeys(("gym", "object", "function"), 30),
+}
 """Playback speed: Atari has 60 frames per second and 4 per step, others are easy to follow."""
 
 _MIN_GAME_HEIGHT = 600
@@ -73,6 +77,7 @@ def render_episode(
     samples: int = 32,
     max_steps: int | None = None,
     device: torch.device | str = "cpu",
+    environment: EnvironmentLike | None = None,
 ) -> RenderedVideo:
     """Render a traced evaluation episode in colour, next to the spread of its values under noise.
 
@@ -89,6 +94,7 @@ def render_episode(
         samples: the number of noise samples for the spread of values.
         max_steps: show only the first steps; the whole episode is checked nevertheless.
         device: of the network.
+        environment: the object or the function that the run was given in Python; None for a name.
 
     Raises:
         ImportError: PyAV or Pillow is missing.
@@ -101,11 +107,11 @@ def render_episode(
     run, output = Path(run), Path(output)
     _check_arguments(output, samples, max_steps)
     folder = RunFolder(run)
-    agent, weights_frames = load_agent(run, device)
+    agent, weights_frames = load_agent(run, device, environment)
     trace, notes = choose_trace(folder, episode, noise)
     total = len(trace.actions)
     steps = total if max_steps is None else min(max_steps, total)
-    replayed = replay(trace, agent, steps=steps, samples=samples)
+    replayed = replay(trace, agent, steps=steps, samples=samples, environment=environment)
     outcome = _outcome(replayed, steps, total)
     if outcome == "truncated":
         notes.append("the evaluation ended before this episode")
@@ -114,10 +120,11 @@ def render_episode(
             f"the episode was played at {trace.evaluation:,} training frames; the values shown are "
             f"those of the weights at {weights_frames:,}"
         )
-    caption = _caption(trace, agent, weights_frames, samples)
+    caption = _caption(trace, agent, weights_frames, samples, replayed.actions)
     rate = STEPS_PER_SECOND[parse_environment(trace.environment)[0]]
     with _atomic_file(output) as path:
-        pictures = _pictures(trace, replayed, caption, steps, outcome, hold=rate)
+        shown = screens(trace, replayed, steps, environment)
+        pictures = _pictures(trace, replayed, caption, steps, outcome, shown, hold=rate)
         frames = _encode(av, path, rate, pictures)
     return RenderedVideo(
         output, frames, frames / rate, trace.score, trace, weights_frames, tuple(notes)
@@ -139,7 +146,9 @@ def _outcome(episode: ReplayedEpisode, steps: int, total: int) -> str:
     return "game over" if episode.ended else "truncated"
 
 
-def _caption(trace: Trace, agent: Agent, weights_frames: int, samples: int) -> Caption:
+def _caption(
+    trace: Trace, agent: Agent, weights_frames: int, samples: int, actions: Sequence[str] = ()
+) -> Caption:
     from noisynet.watch.panel import Caption
 
     config = agent.config
@@ -159,7 +168,7 @@ def _caption(trace: Trace, agent: Agent, weights_frames: int, samples: int) -> C
         f"{_count(weights_frames)} frames: "
         + ("not those that played" if differ else "those that played"),
         weights_differ=differ,
-        actions=action_names(trace, agent.spec.num_actions),
+        actions=list(actions) or [f"action {a}" for a in range(agent.spec.num_actions)],
         sigma={
             name.removeprefix("head.").removesuffix("_gates"): (now, initial[name])
             for name, now in sigma_summary(agent.online).items()
@@ -179,6 +188,7 @@ def _pictures(
     caption: Caption,
     steps: int,
     outcome: str,
+    shown: Iterator[NDArray[np.uint8]],
     *,
     hold: int,
 ) -> Iterator[Image]:
@@ -186,7 +196,7 @@ def _pictures(
     from noisynet.watch.panel import Panel
 
     panel = None
-    for number, screen in enumerate(screens(trace, replayed, steps)):
+    for number, screen in enumerate(shown):
         if panel is None:
             panel = Panel(caption, replayed, trace.actions, len(screen) * _enlargement(screen))
         if number < steps:

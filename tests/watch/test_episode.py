@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import pytest
@@ -20,7 +20,7 @@ from noisynet.runs import (
     read_traces,
     write_traces,
 )
-from noisynet.watch.episode import ReplayMismatch, action_names, choose_trace, replay, screens
+from noisynet.watch.episode import ReplayMismatch, choose_trace, replay, screens
 
 from .conftest import newest_traces
 
@@ -137,17 +137,3 @@ def test_without_noise_all_samples_are_equal(plain_run: Path) -> None:
     assert q.shape == (2, 2)
     assert (episode.values.spread == q[..., None]).all()
     assert (episode.values.disagreement == 0).all()
-
-
-@pytest.mark.parametrize(
-    ("environment", "options", "expected"),
-    [
-        ("atari/pong", {}, ["no-op", "fire", "right", "left", "right fire", "left fire"]),
-        ("atari/pong", {"pong_actions": "original"}, ["no-op", "right", "left"]),
-        ("minatar/breakout", {"minimal_actions": True}, ["no-op", "left", "right"]),
-        ("deep_sea/4", {}, ["action 0", "action 1"]),
-    ],
-)
-def test_actions_have_names(environment: str, options: dict[str, Any], expected: list[str]) -> None:
-    trace = Trace(environment, 0, np.zeros(1, np.uint8), 0.0, 0, 0, "off", options)
-    assert action_names(trace, len(expected)) == expected

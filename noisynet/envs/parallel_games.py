@@ -1,0 +1,119 @@
+"""Environments in processes of their own, stepped by Gymnasium's vector environment."""
+
+from __future__ import annotations
+
+import multiprocessing
+import signal
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, final
+
+import gymnasium
+import numpy as np
+from gymnasium.vector import AsyncVectorEnv, AutoresetMode
+from numpy.typing import NDArray
+
+from noisynet.envs.gym_games import GameMaker
+from noisynet.envs.observations import FrameRule, frame_rule
+
+
+@final
+class ParallelGames:
+    """N environments, each in a process of its own.
+
+    Args:
+        maker: makes one environment.
+        num_envs: N.
+    """
+
+    def __init__(self, maker: GameMaker, num_envs: int) -> None:
+        self._name = maker.name
+        with self._explained():
+            self._vector = AsyncVectorEnv(
+                [_FrameMaker(maker)] * num_envs,
+                # Not forked: a copy of torch's threads can deadlock, one of the pipes keeps the
+                # processes alive when the run is killed.
+                context="spawn",
+                autoreset_mode=AutoresetMode.DISABLED,  # every episode is started by its seed
+            )
+
+    def start(self, seeds: Sequence[int | None]) -> NDArray[Any]:
+        """Begin episodes where a seed is given; return frames [N, …], of any value elsewhere."""
+        asked = np.array([seed is not None for seed in seeds])
+        with self._explained():
+            frames, _ = self._vector.reset(seed=list(seeds), options={"reset_mask": asked})
+        return np.array(frames)
+
+    def send(self, actions: NDArray[np.int64]) -> None:
+        """Begin one step of all environments."""
+        with self._explained():
+            self._vector.step_async(actions)
+
+    def recv(
+        self,
+    ) -> tuple[NDArray[Any], NDArray[np.float64], NDArray[np.bool_], NDArray[np.bool_]]:
+        """Return frames, rewards, terminated and truncated [N, …] of the step that was begun."""
+        with self._explained():
+            frames, rewards, terminated, truncated, _ = self._vector.step_wait()
+        return np.array(frames), rewards.astype(np.float64), terminated, truncated
+
+    def render(self, index: int) -> Any:
+        """The screen of one environment."""
+        with self._explained():
+            return self._vector.call("render")[index]
+
+    def close(self) -> None:
+        """End the processes."""
+        self._vector.close()
+
+    @contextmanager
+    def _explained(self) -> Iterator[None]:
+        try:
+            yield
+        except (EOFError, ConnectionError) as error:
+            raise RuntimeError(
+                f"a process of {self._name} died ({type(error).__name__}), possibly out of memory; "
+                "look above for its own message"
+            ) from error
+
+
+@dataclass(frozen=True)
+class _FrameMaker:
+    """Makes the environment of one process."""
+
+    maker: GameMaker
+
+    def __call__(self) -> gymnasium.Env[Any, Any]:
+        if multiprocessing.parent_process() is not None:
+            # Ctrl-C reaches every process of the terminal; the run ends its environments itself.
+            signal.signal(signal.SIGINT, signal.SIG_IGN)
+        game = self.maker()
+        return _Frames(game, frame_rule(self.maker.name, game.observation_space))
+
+
+class _Frames(gymnasium.Wrapper[Any, Any, Any, Any]):
+    """Observes frames and takes actions from 0 on, so that all processes share plain arrays."""
+
+    def __init__(self, game: gymnasium.Env[Any, Any], rule: FrameRule) -> None:
+        super().__init__(game)
+        assert isinstance(game.action_space, gymnasium.spaces.Discrete)
+        low, high = (0, 255) if rule.dtype == "uint8" else (-np.inf, np.inf)
+        dtype: Any = np.dtype(rule.dtype)
+        self.observation_space = gymnasium.spaces.Box(low, high, rule.shape, dtype)
+        self.action_space = gymnasium.spaces.Discrete(int(game.action_space.n))
+        self._encode, self._first_action = rule.encode, int(game.action_space.start)
+
+    def reset(
+        self,
+        *,
+        seed: int | None = None,
+        options: dict[str, Any] | None = None,  # noqa: ARG002 — the vector environment's own
+    ) -> tuple[Any, dict[str, Any]]:
+        observation, _ = self.env.reset(seed=seed)
+        return self._encode(observation), {}
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        result = self.env.step(int(action) + self._first_action)
+        observation, reward, terminated, truncated, _ = result
+        return self._encode(observation), float(reward), bool(terminated), bool(truncated), {}
