@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import torch
@@ -14,7 +14,11 @@ from torch import Tensor, nn
 from noisynet import config
 from noisynet.agents.update import Learnt, NoiseStreams, ValueNetworks
 from noisynet.layers import NoisyLinear, noisy_layers
+from noisynet.layers.linear import draw_noise
 from noisynet.networks import (
+    CategoricalHead,
+    CategoricalNetwork,
+    DuelingCategoricalHead,
     DuelingHead,
     QHead,
     ValueNetwork,
@@ -25,15 +29,76 @@ from noisynet.networks import (
 from noisynet.optimisers import CentredRMSProp
 from noisynet.replay import TransitionBatch
 
-if TYPE_CHECKING:
-    from noisynet.kernels.small_network import Layout, Observed, Options
-
 LARGEST_LAYER: Final = 1 << 18
 """Weights up to which a layer is small: beyond, PyTorch's matrix products are faster."""
 
+_HEADS: Final = (QHead, DuelingHead, CategoricalHead, DuelingCategoricalHead)
 _LEARNING: Final = ("online", "target", "select")
 _NO_IMAGES: Final = np.empty((0, 1, 1, 1), np.uint8)
 _NO_VECTORS: Final = np.empty((0, 1), np.float32)
+
+
+LAYER: Final = np.dtype(
+    [
+        *((name, np.int64) for name in ("p", "q")),  # inputs and outputs
+        # where they start in θ
+        *((name, np.int64) for name in ("weight_mu", "weight_sigma", "bias_mu", "bias_sigma")),
+        ("epsilon", np.int64),  # where its noise starts in ε
+        *((name, np.int64) for name in ("noisy", "independent", "learn_sigma")),  # 0 or 1
+    ]
+)
+"""A fully connected layer."""
+
+
+class Convolution(NamedTuple):
+    """A convolution of stride 1 without padding; 0 filters: none."""
+
+    filters: int
+    channels: int
+    side: int  # of the kernel
+    height: int  # of an image
+    width: int
+    weight: int  # where they start in θ
+    bias: int
+
+
+class Layout(NamedTuple):
+    """Where the parameters and the noise of a network are."""
+
+    convolution: Convolution
+    layers: NDArray[np.void]  # [L] of `LAYER`, those of V first where the network is dueling
+    value_layers: int  # how many of them belong to V; 0 for a network that is not dueling
+    atoms: NDArray[np.float32]  # z [N] of distributions over returns; empty for Q-values
+
+
+class Options(NamedTuple):
+    """The settings of an update."""
+
+    scale: np.float32  # multiplies observations of bytes
+    double_q: bool  # whether the online network selects the action at y
+    threshold: np.float32  # of the Huber loss; infinite for the squared loss
+    trunk_gradient_scale: np.float32  # multiplies the gradient that enters the convolution
+    max_gradient_norm: float  # infinite: no clipping
+    adam: bool  # whether the optimiser is Adam, else centred RMSProp
+    learning_rate: float
+    decay: float  # ρ of RMSProp
+    epsilon: float
+
+
+class Trained(NamedTuple):
+    """What an update changes."""
+
+    theta: NDArray[np.float32]  # ζ, the online network's parameters
+    gradient: NDArray[np.float32]  # of μ; that of σ is μ's times the noise
+    first: NDArray[np.float32]  # the optimiser's average of gradients
+    second: NDArray[np.float32]  # its average of squares
+
+
+class Observed(NamedTuple):
+    """Observations: either images for the convolution, or vectors; the other one is empty."""
+
+    images: NDArray[np.uint8]  # [B, channels, height, width]
+    vectors: NDArray[np.float32]  # [B, p]
 
 
 def is_small(network: ValueNetwork, spec_dtype: str) -> bool:
@@ -47,10 +112,10 @@ def is_small(network: ValueNetwork, spec_dtype: str) -> bool:
     linear = [
         layer for layer in network.head.modules() if isinstance(layer, nn.Linear | NoisyLinear)
     ]
-    known = type(network.head) in (QHead, DuelingHead) and len(convolutions) <= 1
+    known = type(network.head) in _HEADS and len(convolutions) <= 1
     known &= all(layer.bias is not None for layer in linear)
-    options = {(x.distribution, x.f) for x in linear if isinstance(x, NoisyLinear)}
-    known &= options <= {("gaussian", "signed_sqrt")}
+    options = {(x.noise, x.distribution, x.f) for x in linear if isinstance(x, NoisyLinear)}
+    known &= len(options) <= 1  # one call draws the noise of all layers
     for layer in convolutions:
         known &= spec_dtype == "uint8" and layer.stride == (1, 1) and layer.padding == (0, 0)
     size = max(layer.in_features * layer.out_features for layer in linear)
@@ -84,8 +149,8 @@ class FusedUpdate:
         self._theta = flatten_parameters(networks.online.parameters()).numpy()
         self._theta_minus = flatten_parameters(networks.target.parameters()).numpy()
         self._gradient = np.zeros_like(self._theta)
-        self._layout = _layout(networks.online, small_network.Layout)
-        self._options = _options(settings, networks.online, small_network.Options)
+        self._layout = _layout(networks.online)
+        self._options = _options(settings, networks.online)
         self.reload()
 
     def __deepcopy__(self, memo: dict[int, Any]) -> FusedUpdate:
@@ -96,7 +161,7 @@ class FusedUpdate:
         """Make averages and noise views of one vector each again, with their current values."""
         parameters = list(self.networks.online.parameters())
         first, second, self._steps = _flat_averages(self.optimiser, parameters)
-        self._trained = self._kernel.Trained(self._theta, self._gradient, first, second)
+        self._trained = Trained(self._theta, self._gradient, first, second)
         self._noise = {role: _FlatNoise(network) for role, network in self.networks.items().items()}
 
     def resample(self, rows: int) -> None:
@@ -136,11 +201,11 @@ class FusedUpdate:
         torso = self.networks.online.torso
         if torso.convolutional:
             images = np.ascontiguousarray(observation.reshape(-1, *torso.image_shape))
-            return self._kernel.Observed(images, _NO_VECTORS)
+            return Observed(images, _NO_VECTORS)
         vectors = observation.reshape(len(observation), -1)
         if vectors.dtype != np.float32 or self._options.scale != 1:
             vectors = vectors * self._options.scale
-        return self._kernel.Observed(_NO_IMAGES, np.ascontiguousarray(vectors))
+        return Observed(_NO_IMAGES, np.ascontiguousarray(vectors))
 
 
 class _FlatNoise:
@@ -152,7 +217,6 @@ class _FlatNoise:
 
     def __init__(self, network: ValueNetwork) -> None:
         self._layers = list(noisy_layers(network.head).values())
-        self._factorised = all(layer.noise == "factorised" for layer in self._layers)
         rows = self._layers[0].rows if self._layers else None
         samples = [
             buffer.flatten(start_dim=0 if rows is None else 1)
@@ -181,11 +245,15 @@ class _FlatNoise:
         lead = () if rows is None else (rows,)
         if self._noise.shape[:-1] != lead:
             self._adopt(torch.empty(*lead, self._noise.shape[-1]))
-        torch.randn(self._noise.shape, generator=generator, out=self._noise)
-        if self._factorised:
-            from noisynet.kernels.small_network import scale_noise
-
-            scale_noise(self.array)
+        layer = self._layers[0]  # `is_small`: all are of one kind
+        if layer.distribution == "gaussian":
+            torch.randn(self._noise.shape, generator=generator, out=self._noise)
+        else:
+            size = self._noise.shape[-1]
+            drawn = draw_noise(layer.distribution, self._noise, size, generator, rows)
+            self._noise.copy_(drawn)
+        if layer.noise == "factorised" and layer.f == "signed_sqrt":
+            np.copysign(np.sqrt(np.abs(self.array)), self.array, out=self.array)
 
     def rows(self, count: int) -> NDArray[np.float32]:
         """The samples [N, …] of so many rows, which share one where there is only one."""
@@ -196,35 +264,38 @@ class _FlatNoise:
         return self._by_row
 
 
-def _layout(network: ValueNetwork, layout: type[Layout]) -> Layout:
+def _layout(network: ValueNetwork) -> Layout:
     """Offsets of parameters and noise, in the order of `flatten_parameters` and of the layers."""
     parameters = list(network.parameters())
     at = dict(zip(map(id, parameters), offsets_of(parameters), strict=True))
-    convolution = [0] * 7
+    convolution = Convolution(*[0] * 7)
     for layer in network.torso.layers:
         if isinstance(layer, nn.Conv2d):
             _, height, width = network.torso.image_shape
             sizes = layer.out_channels, layer.in_channels, layer.kernel_size[0], height, width
-            convolution = [*sizes, at[id(layer.weight)], at[id(layer.bias)]]
+            convolution = Convolution(*sizes, at[id(layer.weight)], at[id(layer.bias)])
     rows, noise = [], 0
     for layer in network.head.modules():
         if isinstance(layer, nn.Linear):
             weight, bias = at[id(layer.weight)], at[id(layer.bias)]
-            rows.append([layer.in_features, layer.out_features, weight, -1, bias, -1, 0, 0, 0])
+            rows.append((layer.in_features, layer.out_features, weight, 0, bias, *[0] * 5))
         elif isinstance(layer, NoisyLinear):
             names = "weight_mu", "weight_sigma", "bias_mu", "bias_sigma"
             offsets = [at[id(getattr(layer, name))] for name in names]
-            kind = layer.noise == "independent", layer.weight_sigma.requires_grad
-            rows.append([layer.in_features, layer.out_features, *offsets, noise, *map(int, kind)])
+            kind = True, layer.noise == "independent", layer.weight_sigma.requires_grad
+            rows.append((layer.in_features, layer.out_features, *offsets, noise, *kind))
             noise += layer.noise_size
-    value_layers = len(rows) // 2 if isinstance(network.head, DuelingHead) else 0
-    return layout(np.array(convolution), np.array(rows), value_layers)
+    dueling = isinstance(network.head, DuelingHead | DuelingCategoricalHead)
+    atoms = np.empty(0, np.float32)
+    if isinstance(network, CategoricalNetwork):
+        atoms = network.atoms.numpy()
+    return Layout(convolution, np.array(rows, LAYER), len(rows) // 2 if dueling else 0, atoms)
 
 
-def _options(settings: config.Config, network: ValueNetwork, options: type[Options]) -> Options:
+def _options(settings: config.Config, network: ValueNetwork) -> Options:
     learning, optimiser = settings.learning, settings.optimiser
     adam = isinstance(optimiser, config.Adam)
-    return options(
+    return Options(
         scale=np.float32(network.torso.scale),
         double_q=learning.double_q,
         threshold=np.float32(1 if learning.loss == "huber" else np.inf),

@@ -11,29 +11,29 @@ import numpy as np
 
 from noisynet.kernels.compiled import compiled
 
-FILTERS, CHANNELS, KERNEL, HEIGHT, WIDTH, WEIGHT, BIAS = range(7)
-"""Entries of a shape: of the convolution, and the offsets of its parameters in θ."""
-
 _ZERO = np.float32(0)
 
 
 @compiled
-def convolve(theta: Any, shape: Any, images: Any, scale: Any) -> Any:
-    """ReLU of the convolution of images [B, channels, height, width], as features [B, F]."""
-    filters, channels, side = shape[FILTERS], shape[CHANNELS], shape[KERNEL]
-    rows, columns = shape[HEIGHT] - side + 1, shape[WIDTH] - side + 1
+def features_of(theta: Any, shape: Any, observed: Any, scale: Any) -> Any:
+    """Features [B, F]: ReLU of the convolution of images, or the vectors where there is none."""
+    if shape.filters == 0:
+        return observed.vectors
+    images = observed.images
+    filters, channels, side = shape.filters, shape.channels, shape.side
+    rows, columns = shape.height - side + 1, shape.width - side + 1
     size = filters * side * side * channels
-    weight = theta[shape[WEIGHT] : shape[WEIGHT] + size]
+    weight = theta[shape.weight : shape.weight + size]
     weight = weight.reshape(filters, side * side, channels)  # memory is channels-last
     by_pixel = np.ascontiguousarray(np.transpose(weight, (2, 1, 0)))  # one pixel, all filters
     y = np.empty((rows, columns, filters), np.float32)
     flat = y.reshape(rows * columns, filters)
     features = np.empty((len(images), filters * rows * columns), np.float32)
     for b in range(len(images)):
-        y[:] = theta[shape[BIAS] : shape[BIAS] + filters]
+        y[:] = theta[shape.bias : shape.bias + filters]
         for c in range(channels):
-            for h in range(shape[HEIGHT]):
-                for w in range(shape[WIDTH]):
+            for h in range(shape.height):
+                for w in range(shape.width):
                     if images[b, c, h, w] == 0:
                         continue
                     value = np.float32(images[b, c, h, w]) * scale
@@ -53,8 +53,8 @@ def convolve_backward(
     gradient: Any, shape: Any, images: Any, scale: Any, features: Any, d_features: Any
 ) -> None:
     """Gradients of the convolution's weights and biases, given that of its features."""
-    filters, channels, side = shape[FILTERS], shape[CHANNELS], shape[KERNEL]
-    rows, columns = shape[HEIGHT] - side + 1, shape[WIDTH] - side + 1
+    filters, channels, side = shape.filters, shape.channels, shape.side
+    rows, columns = shape.height - side + 1, shape.width - side + 1
     by_pixel = np.zeros((channels, side * side, filters), np.float32)
     total = np.zeros(filters, np.float32)
     flat = np.empty((rows * columns, filters), np.float32)
@@ -68,8 +68,8 @@ def convolve_backward(
             for f in range(filters):
                 total[f] += flat[r, f]
         for c in range(channels):
-            for h in range(shape[HEIGHT]):
-                for w in range(shape[WIDTH]):
+            for h in range(shape.height):
+                for w in range(shape.width):
                     if images[b, c, h, w] == 0:
                         continue
                     value = np.float32(images[b, c, h, w]) * scale
@@ -78,6 +78,6 @@ def convolve_backward(
                             for f in range(filters):
                                 by_pixel[c, i * side + j, f] += value * d_y[h - i, w - j, f]
     size = filters * side * side * channels
-    d_weight = gradient[shape[WEIGHT] : shape[WEIGHT] + size]
+    d_weight = gradient[shape.weight : shape.weight + size]
     d_weight.reshape(filters, side * side, channels)[:] = np.transpose(by_pixel, (2, 1, 0))
-    gradient[shape[BIAS] : shape[BIAS] + filters] = total
+    gradient[shape.bias : shape.bias + filters] = total

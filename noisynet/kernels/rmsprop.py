@@ -12,31 +12,16 @@ from noisynet.kernels.compiled import compiled
 
 
 def centred_rmsprop_(
-    parameter: Tensor,
-    gradient: Tensor,
-    average: Tensor,
-    square: Tensor,
-    learning_rate: float,
-    decay: float,
-    epsilon: float,
+    parameter: Tensor, gradient: Tensor, average: Tensor, square: Tensor, *rates: float
 ) -> None:
     """See `noisynet.optimisers.centred_rmsprop_`; PyTorch's operations make seven passes."""
-    theta, d, g, v = _flat(parameter, gradient, average, square)
-    centred_rmsprop(theta, d, g, v, learning_rate, decay, epsilon)
+    centred_rmsprop(*_flat(parameter, gradient, average, square), *rates)
     torch.autograd.graph.increment_version([parameter, average, square])
 
 
-def shared_rmsprop_(
-    parameter: Tensor,
-    gradient: Tensor,
-    square: Tensor,
-    learning_rate: float,
-    decay: float,
-    epsilon: float,
-) -> None:
+def shared_rmsprop_(parameter: Tensor, gradient: Tensor, square: Tensor, *rates: float) -> None:
     """See `noisynet.optimisers.shared_rmsprop_`."""
-    theta, d, v = _flat(parameter, gradient, square)
-    _shared_rmsprop(theta, d, v, learning_rate, decay, epsilon)
+    _shared_rmsprop(*_flat(parameter, gradient, square), *rates)
     torch.autograd.graph.increment_version([parameter, square])
 
 

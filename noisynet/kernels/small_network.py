@@ -3,271 +3,138 @@
 For networks such as MinAtar's and CartPole's, calling PyTorch's operations costs more than their
 arithmetic. Here forward, target, loss, backward and optimiser step are one call. Parameters are one
 vector θ, gradients and averages are vectors of the same layout, and the noise of a network is one
-vector ε, in which every layer has an offset. Arrays are float32.
+vector ε, in which every layer has an offset. Arrays are float32. The named tuples that describe a
+network and its batches are made in `noisynet/agents/fused.py`.
 
 `update` follows `PlainUpdate.learn` in `noisynet/agents/value.py` line by line.
 """
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from noisynet.kernels.compiled import compiled
-from noisynet.kernels.convolution import FILTERS, convolve, convolve_backward
-from noisynet.kernels.products import dense, product
+from noisynet.kernels.convolution import convolve_backward, features_of
+from noisynet.kernels.fully_connected import noise_of, row_of, stack, stack_backward
 from noisynet.kernels.rmsprop import centred_rmsprop
+from noisynet.kernels.value_losses import categorical_loss, expected_values, greedy, q_loss
 
-P, Q, WEIGHT_MU, WEIGHT_SIGMA, BIAS_MU, BIAS_SIGMA, EPSILON, INDEPENDENT, LEARN_SIGMA = range(9)
-"""Columns of `Layout.layers`: inputs, outputs, offsets of μw, σw, μb and σb in θ (−1: absent) and
-of the noise in ε, whether it is independent noise, and whether σ is trained."""
-
-_ZERO = np.float32(0)
-
-
-class Layout(NamedTuple):
-    """Where the parameters and the noise of a network are."""
-
-    convolution: NDArray[np.int64]  # [7], see `noisynet.kernels.convolution`; 0 filters: none
-    layers: NDArray[np.int64]  # [L, 9], those of V first where the network is dueling
-    value_layers: int  # how many of them belong to V; 0 for a network that is not dueling
-
-
-class Options(NamedTuple):
-    """The settings of an update."""
-
-    scale: np.float32  # multiplies observations of bytes
-    double_q: bool  # whether the online network selects the action at y
-    threshold: np.float32  # of the Huber loss; infinite for the squared loss
-    trunk_gradient_scale: np.float32  # multiplies the gradient that enters the convolution
-    max_gradient_norm: float  # infinite: no clipping
-    adam: bool  # whether the optimiser is Adam, else centred RMSProp
-    learning_rate: float
-    decay: float  # ρ of RMSProp
-    epsilon: float
-
-
-class Trained(NamedTuple):
-    """What an update changes."""
-
-    theta: NDArray[np.float32]  # ζ, the online network's parameters
-    gradient: NDArray[np.float32]
-    first: NDArray[np.float32]  # the optimiser's average of gradients
-    second: NDArray[np.float32]  # its average of squares
-
-
-class Observed(NamedTuple):
-    """Observations: either images for the convolution, or vectors; the other one is empty."""
-
-    images: NDArray[np.uint8]  # [B, channels, height, width]
-    vectors: NDArray[np.float32]  # [B, p]
-
-
-# --- noise ---------------------------------------------------------------------------------------
+# --- forward and backward ------------------------------------------------------------------------
 
 
 @compiled
-def scale_noise(epsilon: Any) -> None:
-    """f(x) = sgn(x)√|x| in place (section 3, b)."""
-    flat = epsilon.ravel()
-    for i in range(flat.size):
-        flat[i] = np.copysign(np.sqrt(abs(flat[i])), flat[i])
+def duelling(value: Any, advantage: Any) -> Any:
+    """V + A − mean A [B, A·N] (Eq. 3), atom by atom where the network has atoms: V is [B, N]."""
+    by_action = advantage.copy().reshape(len(value), -1, value.shape[1])
+    offset = value - by_action.sum(axis=1) / np.float32(by_action.shape[1])
+    for a in range(by_action.shape[1]):
+        by_action[:, a] += offset
+    return by_action.reshape(advantage.shape)
 
 
 @compiled
-def _matrix(vector: Any, layer: Any, offset: Any) -> Any:
-    """The weights [q, p] of a layer that start at one of its offsets."""
-    p, q, start = layer[P], layer[Q], layer[offset]
-    return vector[start : start + q * p].reshape(q, p)
-
-
-@compiled
-def _bias(vector: Any, layer: Any, offset: Any) -> Any:
-    return vector[layer[offset] : layer[offset] + layer[Q]]
-
-
-@compiled
-def _weights(theta: Any, epsilon: Any, layer: Any) -> Any:
-    """The current weights [q, p] and biases [q] of a layer: μ + σ⊙ε (Eqs. 9 to 11)."""
-    p, q = layer[P], layer[Q]
-    mu, mu_b = _matrix(theta, layer, WEIGHT_MU), _bias(theta, layer, BIAS_MU)
-    if layer[WEIGHT_SIGMA] < 0:
-        return mu, mu_b
-    sigma, sigma_b = _matrix(theta, layer, WEIGHT_SIGMA), _bias(theta, layer, BIAS_SIGMA)
-    weight, bias = np.empty((q, p), np.float32), np.empty(q, np.float32)
-    noise = epsilon[layer[EPSILON] :]
-    for o in range(q):
-        if layer[INDEPENDENT]:
-            out, own = noise[q * p + o], noise[o * p : o * p + p]
-            for i in range(p):
-                weight[o, i] = mu[o, i] + sigma[o, i] * own[i]
-        else:
-            out = noise[p + o]
-            for i in range(p):
-                weight[o, i] = mu[o, i] + sigma[o, i] * (out * noise[i])  # Eq. 10
-        bias[o] = mu_b[o] + sigma_b[o] * out  # Eq. 11
-    return weight, bias
-
-
-@compiled
-def _sigma_gradients(gradient: Any, epsilon: Any, layer: Any) -> None:
-    """dσ = dμ ⊙ ε (Eqs. 12, 13)."""
-    p, q = layer[P], layer[Q]
-    mu, mu_b = _matrix(gradient, layer, WEIGHT_MU), _bias(gradient, layer, BIAS_MU)
-    sigma, sigma_b = _matrix(gradient, layer, WEIGHT_SIGMA), _bias(gradient, layer, BIAS_SIGMA)
-    noise = epsilon[layer[EPSILON] :]
-    for o in range(q):
-        if layer[INDEPENDENT]:
-            out, own = noise[q * p + o], noise[o * p : o * p + p]
-            for i in range(p):
-                sigma[o, i] = mu[o, i] * own[i]
-        else:
-            out = noise[p + o]
-            for i in range(p):
-                sigma[o, i] = mu[o, i] * (out * noise[i])
-        sigma_b[o] = mu_b[o] * out
-
-
-# --- forward -------------------------------------------------------------------------------------
-
-
-@compiled
-def _features(theta: Any, layout: Any, observed: Any, scale: Any) -> Any:
-    """The torso: a convolution of images, or the vectors as they are [B, F]."""
-    shape = layout.convolution
-    return convolve(theta, shape, observed.images, scale) if shape[FILTERS] else observed.vectors
-
-
-@compiled
-def _stream(theta: Any, epsilon: Any, layers: Any, x: Any) -> Any:
-    """A stack of layers: what each took in, and at last what came out; and their weights."""
-    activations, weights = [x], [np.empty((0, 0), np.float32)]
-    for number in range(len(layers)):
-        weight, bias = _weights(theta, epsilon, layers[number])
-        weights.append(weight)
-        activations.append(dense(activations[-1], weight, bias, number < len(layers) - 1))
-    return activations, weights
-
-
-@compiled
-def _duelling(value: Any, advantage: Any) -> Any:
-    """Q = V + A − mean A [B, A] (Eq. 3)."""
-    q = np.empty_like(advantage)
-    for b in range(len(q)):
-        q[b] = value[b, 0] + advantage[b] - np.float32(advantage[b].mean())
-    return q
-
-
-@compiled
-def _q_of_batch(theta: Any, epsilon: Any, layout: Any, features: Any) -> Any:
-    """Q [B, A] with one noise sample for the batch."""
+def _forward(theta: Any, epsilon: Any, layout: Any, features: Any, keep: Any) -> Any:
+    """Outputs [B, A·N] with one noise sample for the batch; with `keep` also for `_backward`."""
     layers, split = layout.layers, layout.value_layers
-    advantage, _ = _stream(theta, epsilon, layers[split:], features)
+    advantage = stack(theta, epsilon, layers[split:], features, keep)
     if split == 0:
-        return advantage[-1]
-    value, _ = _stream(theta, epsilon, layers[:split], features)
-    return _duelling(value[-1], advantage[-1])
-
-
-# --- backward ------------------------------------------------------------------------------------
+        return advantage[0][-1], (advantage, advantage)
+    value = stack(theta, epsilon, layers[:split], features, keep)
+    return duelling(value[0][-1], advantage[0][-1]), (value, advantage)
 
 
 @compiled
-def _stream_backward(
-    gradient: Any, epsilon: Any, layers: Any, passed: Any, d_y: Any, to_inputs: Any
-) -> Any:
-    """Write the gradients of a stack's parameters; return that of its inputs where asked."""
-    activations, weights = passed
-    for number in range(len(layers) - 1, -1, -1):
-        layer, x = layers[number], activations[number]
-        product(d_y, x, _matrix(gradient, layer, WEIGHT_MU))
-        d_bias = _bias(gradient, layer, BIAS_MU)
-        d_bias[:] = 0
-        for b in range(len(d_y)):
-            d_bias += d_y[b]
-        if layer[LEARN_SIGMA]:
-            _sigma_gradients(gradient, epsilon, layer)
-        if number == 0 and not to_inputs:
-            break
-        d_x = np.empty_like(x)
-        product(np.ascontiguousarray(d_y.T), weights[number + 1], d_x)
-        if number > 0:
-            for b in range(len(x)):
-                for i in range(x.shape[1]):
-                    d_x[b, i] = d_x[b, i] if x[b, i] > 0 else _ZERO  # the ReLU before this layer
-        d_y = d_x
-    return d_y
-
-
-@compiled
-def _backward(
-    gradient: Any, epsilon: Any, layout: Any, options: Any, images: Any, passed: Any, d_q: Any
-) -> None:
-    """From the gradient at Q to that of every parameter."""
+def _backward(gradient: Any, layout: Any, options: Any, images: Any, passed: Any, d: Any) -> None:
+    """From the gradient at the outputs [B, A·N] to that of every μ and of the convolution."""
     layers, split, (value, advantage) = layout.layers, layout.value_layers, passed
-    convolutional = layout.convolution[FILTERS] > 0
-    features = advantage[0][0]
+    convolutional = layout.convolution.filters > 0
+    if split:  # Eq. 3
+        by_action = d.reshape(len(d), -1, value[0][-1].shape[1])
+        d_value = by_action.sum(axis=1)
+        for a in range(by_action.shape[1]):
+            by_action[:, a] -= d_value / np.float32(by_action.shape[1])
+    d_features = stack_backward(gradient, layers[split:], advantage, d, convolutional)
     if split:
-        d_value = np.empty((len(d_q), 1), np.float32)
-        for b in range(len(d_q)):  # Eq. 3
-            d_value[b, 0] = d_q[b].sum()
-            d_q[b] -= d_value[b, 0] / np.float32(d_q.shape[1])
-    d_features = _stream_backward(gradient, epsilon, layers[split:], advantage, d_q, convolutional)
-    if split:
-        d_of_value = _stream_backward(
-            gradient, epsilon, layers[:split], value, d_value, convolutional
-        )
+        d_of_value = stack_backward(gradient, layers[:split], value, d_value, convolutional)
         d_features = d_features + d_of_value if convolutional else d_features
     if convolutional:
         d_features *= options.trunk_gradient_scale
-        convolve_backward(gradient, layout.convolution, images, options.scale, features, d_features)
+        shape, features = layout.convolution, advantage[0][0]
+        convolve_backward(gradient, shape, images, options.scale, features, d_features)
 
 
-# --- the update ----------------------------------------------------------------------------------
-
-
-@compiled
-def _loss(q_x: Any, q_y: Any, selector: Any, columns: Any, threshold: Any) -> Any:
-    """The mean loss, target − Q(x, a) [B], and the gradient of the loss at q_x [B, A]."""
-    action, reward, discount, weight = columns
-    batch, actions = q_x.shape
-    error, d_q = np.empty(batch, np.float32), np.zeros((batch, actions), np.float32)
-    total = _ZERO
-    for b in range(batch):
-        best = 0
-        for a in range(1, actions):
-            if selector[b, a] > selector[b, best] or selector[b, a] != selector[b, a]:
-                best = a  # NaN wins, so that it is noticed
-        target = reward[b] + discount[b] * q_y[b, best]  # Eqs. 14; 15 and 16
-        error[b] = target - q_x[b, action[b]]
-        size = abs(error[b])
-        quadratic = size if size < threshold or size != size else threshold
-        total += weight[b] * quadratic * (size - np.float32(0.5) * quadratic)
-        slope = max(-threshold, min(threshold, error[b]))
-        d_q[b, action[b]] = -slope * weight[b] / np.float32(batch)  # the loss is of target − Q
-    return total / np.float32(batch), error, d_q
+# --- the optimiser step --------------------------------------------------------------------------
 
 
 @compiled
-def _step(trained: Any, steps: Any, options: Any) -> None:
-    """Clip the gradient by its norm, then one step of centred RMSProp or Adam."""
-    theta, gradient, first, second = trained
-    if options.max_gradient_norm < np.inf:
-        norm = np.sqrt(np.float64((gradient * gradient).sum()))
-        if norm > options.max_gradient_norm:
-            gradient *= np.float32(options.max_gradient_norm / (norm + 1e-6))
-    if not options.adam:
-        rates = options.learning_rate, options.decay, options.epsilon
-        centred_rmsprop(theta, gradient, first, second, *rates)
+def _squared_norm(gradient: Any, epsilon: Any, layers: Any) -> Any:
+    """‖dθ‖², without a vector for dσ = dμ⊙ε (Eqs. 12, 13)."""
+    convolution = gradient[: layers[0].weight_mu]
+    total = np.float64((convolution * convolution).sum())
+    for number in range(len(layers)):
+        layer = layers[number]
+        into = np.empty(layer.p, np.float32)
+        noise, noise_b = np.zeros(layer.p, np.float32), np.float32(0)
+        for o in range(layer.q):
+            d, d_bias = row_of(gradient, layer.weight_mu, o, layer.p), gradient[layer.bias_mu + o]
+            if layer.learn_sigma:
+                noise, noise_b = noise_of(epsilon, layer, o, into)
+            of_row = (d_bias * noise_b) ** 2 + d_bias**2
+            for i in range(layer.p):
+                of_row += (d[i] * noise[i]) ** 2 + d[i] ** 2
+            total += of_row
+    return total
+
+
+@compiled
+def optimise(trained: Any, start: Any, d: Any, adam: Any, rates: Any) -> None:
+    """One step of Adam or centred RMSProp for the parameters from `start` on, with gradient d."""
+    chosen = slice(start, start + len(d))
+    theta, first, second = trained.theta[chosen], trained.first[chosen], trained.second[chosen]
+    lr, decay, epsilon = rates
+    if not adam:
+        centred_rmsprop(theta, d, first, second, lr, decay, epsilon)
         return
-    lr, epsilon = np.float32(options.learning_rate / (1 - 0.9**steps)), np.float32(options.epsilon)
-    correction = np.float32(np.sqrt(1 - 0.999**steps))
-    for i in range(theta.size):
-        first[i] += np.float32(0.1) * (gradient[i] - first[i])
-        second[i] += np.float32(0.001) * (gradient[i] * gradient[i] - second[i])
+    lr, correction, epsilon = np.float32(lr), np.float32(decay), np.float32(epsilon)
+    for i in range(len(d)):
+        first[i] += np.float32(0.1) * (d[i] - first[i])
+        second[i] += np.float32(0.001) * (d[i] * d[i] - second[i])
         theta[i] -= lr * first[i] / (np.sqrt(second[i]) / correction + epsilon)
+
+
+@compiled
+def _step(trained: Any, epsilon: Any, layers: Any, steps: Any, options: Any) -> None:
+    """Clip the gradient by its norm, then one step for every parameter, row by row."""
+    gradient, factor, adam = trained.gradient, np.float32(1), options.adam
+    rates = options.learning_rate, options.decay, options.epsilon
+    if adam:  # its averages start at 0, which these factors correct
+        rates = rates[0] / (1 - 0.9**steps), np.sqrt(1 - 0.999**steps), rates[2]
+    if options.max_gradient_norm < np.inf:
+        norm = np.sqrt(_squared_norm(gradient, epsilon, layers))
+        if norm > options.max_gradient_norm:
+            factor = np.float32(options.max_gradient_norm / (norm + 1e-6))
+    optimise(trained, 0, factor * gradient[: layers[0].weight_mu], adam, rates)
+    for number in range(len(layers)):
+        layer = layers[number]
+        p, q = layer.p, layer.q
+        d, d_sigma, into = np.empty(p, np.float32), np.empty(p, np.float32), np.empty(p, np.float32)
+        d_bias, d_sigma_b = factor * row_of(gradient, layer.bias_mu, 0, q), np.empty(q, np.float32)
+        for o in range(q):
+            d[:] = factor * row_of(gradient, layer.weight_mu, o, p)
+            optimise(trained, layer.weight_mu + o * p, d, adam, rates)
+            if layer.learn_sigma:
+                noise, noise_b = noise_of(epsilon, layer, o, into)
+                d_sigma[:] = d * noise  # Eq. 12
+                d_sigma_b[o] = d_bias[o] * noise_b  # Eq. 13
+                optimise(trained, layer.weight_sigma + o * p, d_sigma, adam, rates)
+        optimise(trained, layer.bias_mu, d_bias, adam, rates)
+        if layer.learn_sigma:
+            optimise(trained, layer.bias_sigma, d_sigma_b, adam, rates)
+
+
+# --- the update, and acting ----------------------------------------------------------------------
 
 
 @compiled
@@ -280,69 +147,34 @@ def update(
     importance weights [B]; `steps` is the number of this update, from 1.
 
     Returns:
-        The mean loss, and target − Q(x, a) [B].
+        The mean loss; and target − Q(x, a) [B], or the KL divergence of distributions.
     """
     x, y, columns = batch
-    theta, split, (xi, xi_target, xi_select) = trained.theta, layout.value_layers, noise
-    features = _features(theta_minus, layout, y, options.scale)
-    q_y = _q_of_batch(theta_minus, xi_target, layout, features)  # Q(y, ·, ξ′; ζ⁻)
-    selector = q_y
+    theta, atoms, (xi, xi_target, xi_select) = trained.theta, layout.atoms, noise
+    features = features_of(theta_minus, layout.convolution, y, options.scale)
+    at_y, _ = _forward(theta_minus, xi_target, layout, features, False)  # Q(y, ·, ξ′; ζ⁻)
+    selector = at_y
     if options.double_q:
-        features = _features(theta, layout, y, options.scale)
-        selector = _q_of_batch(theta, xi_select, layout, features)  # Q(y, ·, ξ″; ζ)
-    features = _features(theta, layout, x, options.scale)
-    advantage = _stream(theta, xi, layout.layers[split:], features)
-    value, q_x = advantage, advantage[0][-1]
-    if split:
-        value = _stream(theta, xi, layout.layers[:split], features)
-        q_x = _duelling(value[0][-1], advantage[0][-1])  # Q(x, ·, ξ; ζ)
-    loss, error, d_q = _loss(q_x, q_y, selector, columns, options.threshold)
+        features = features_of(theta, layout.convolution, y, options.scale)
+        selector, _ = _forward(theta, xi_select, layout, features, False)  # Q(y, ·, ξ″; ζ)
+    best = greedy(expected_values(selector, atoms))  # b*(y)
+    features = features_of(theta, layout.convolution, x, options.scale)
+    at_x, passed = _forward(theta, xi, layout, features, True)  # Q(x, ·, ξ; ζ)
+    if len(atoms):
+        loss, error, d = categorical_loss(at_x, at_y, best, columns, atoms)
+    else:
+        loss, error, d = q_loss(at_x, at_y, best, columns, options.threshold)
     if np.isfinite(loss):
-        _backward(trained.gradient, xi, layout, options, x.images, (value, advantage), d_q)
-        _step(trained, steps, options)
+        _backward(trained.gradient, layout, options, x.images, passed, d)
+        _step(trained, xi, layout.layers, steps, options)
     return loss, error
-
-
-# --- acting --------------------------------------------------------------------------------------
 
 
 @compiled
 def q_values(theta: Any, epsilon: Any, layout: Any, observed: Any, scale: Any) -> Any:
     """Q [N, A] for acting: each row has its own noise sample ε [N, …]."""
-    layers, split = layout.layers, layout.value_layers
-    features = _features(theta, layout, observed, scale)
-    found = np.empty((len(epsilon), layers[-1, Q]), np.float32)
-    for row in range(len(epsilon)):
-        found[row] = _row(theta, epsilon[row], layers[split:], features[row])
-        if split:  # Eq. 3
-            value = _row(theta, epsilon[row], layers[:split], features[row])
-            found[row] += value[0] - np.float32(found[row].mean())
-    return found
-
-
-@compiled
-def _row(theta: Any, epsilon: Any, layers: Any, x: Any) -> Any:
-    """A stack of layers for one row; no weights are built, μ and σ are read once."""
-    for number in range(len(layers)):
-        layer = layers[number]
-        p, q, noise = layer[P], layer[Q], epsilon[layer[EPSILON] :]
-        mu, y = _matrix(theta, layer, WEIGHT_MU), _bias(theta, layer, BIAS_MU).copy()
-        for o in range(q):
-            mean, deviation, out = _ZERO, _ZERO, _ZERO
-            if layer[WEIGHT_SIGMA] < 0:
-                for i in range(p):
-                    mean += mu[o, i] * x[i]
-            elif layer[INDEPENDENT]:
-                sigma, own = _matrix(theta, layer, WEIGHT_SIGMA)[o], noise[o * p : o * p + p]
-                for i in range(p):
-                    mean += (mu[o, i] + sigma[i] * own[i]) * x[i]
-                y[o] += theta[layer[BIAS_SIGMA] + o] * noise[q * p + o]
-            else:
-                sigma, out = _matrix(theta, layer, WEIGHT_SIGMA)[o], noise[p + o]
-                for i in range(p):
-                    mean += mu[o, i] * x[i]
-                    deviation += sigma[i] * (noise[i] * x[i])
-                deviation += theta[layer[BIAS_SIGMA] + o]
-            y[o] += mean + out * deviation  # Eqs. 9 to 11
-        x = np.maximum(y, _ZERO) if number < len(layers) - 1 else y
-    return x
+    features = features_of(theta, layout.convolution, observed, scale)
+    outputs = np.empty((len(epsilon), layout.layers[-1].q), np.float32)
+    for n in range(len(epsilon)):
+        outputs[n] = _forward(theta, epsilon[n], layout, features[n : n + 1], False)[0][0]
+    return expected_values(outputs, layout.atoms)

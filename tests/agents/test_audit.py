@@ -225,7 +225,7 @@ DISTRIBUTIONAL_FAULTS: dict[str, tuple[str, Callable[[], ValueAgent]]] = {
     ),
     "rainbow: the selector uses the online sample": (
         checks.ROLES,
-        broken(selects_with_the_online_sample, "rainbow", "network.atoms=5"),
+        broken(selects_with_the_online_sample, "rainbow", "network.atoms=5", "compute=torch"),
     ),
     "rainbow: the selector shares the target's stream": (
         checks.ROLES,
@@ -233,7 +233,7 @@ DISTRIBUTIONAL_FAULTS: dict[str, tuple[str, Callable[[], ValueAgent]]] = {
     ),
     "rainbow: two layers share a sample": (
         checks.LAYERS,
-        broken(two_layers_share_a_sample, "rainbow", "network.atoms=5"),
+        broken(two_layers_share_a_sample, "rainbow", "network.atoms=5", "compute=torch"),
     ),
 }
 
@@ -324,6 +324,15 @@ def test_a_fault_in_the_code_that_trains_is_found(agent: str, compute: str, faul
     SABOTAGE[fault](made)
     report = audit_agent(made, FEW_UPDATES)
     assert not report.passed, str(report)
+
+
+@pytest.mark.parametrize("agent", ["noisynet-dueling", "rainbow"])
+def test_selecting_with_the_online_sample_is_found_in_the_compiled_update(agent: str) -> None:
+    made = make(agent, "compute=auto")
+    assert isinstance(made.update, FusedUpdate)
+    made.update._noise["select"] = made.update._noise["online"]
+    report = audit_agent(made, FEW_UPDATES)
+    assert "the code that trains uses the recorded noise" in report.failures, str(report)
 
 
 @pytest.mark.parametrize(

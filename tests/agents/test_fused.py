@@ -4,16 +4,26 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+from typing import get_args
 
 import numpy as np
 import pytest
 import torch
 from torch import Tensor
 
+from noisynet import config
 from noisynet.agents import PlainUpdate, ValueAgent
-from noisynet.agents.fused import FusedUpdate, is_small
-from noisynet.layers import held_noise
-from noisynet.networks import NetworkShape, ValueNetwork, views_of
+from noisynet.agents.fused import FusedUpdate, _FlatNoise, is_small
+from noisynet.config import VALUE_AGENTS
+from noisynet.layers import (
+    Distribution,
+    Noise,
+    NoiseFunction,
+    held_noise,
+    noisy_layers,
+    resample_noise,
+)
+from noisynet.networks import NetworkShape, ValueNetwork, make_value_network
 
 from .synthetic import (
     CHANNELS,
@@ -28,7 +38,6 @@ from .synthetic import (
     snapshot,
 )
 
-SMALL_AGENTS = ("dqn", "dueling", "noisynet-dqn", "noisynet-dueling")
 SMALL_IMAGES = dataclasses.replace(CHANNELS, pixel_scale=1 / 255)
 
 
@@ -44,12 +53,14 @@ def pair(name: str, *settings: str, spec: Spec = FLAT) -> tuple[ValueAgent, Valu
 
 
 def gradients(agent: ValueAgent) -> dict[str, Tensor]:
-    """Of the last update, by the name of the parameter."""
-    named = dict(agent.online.named_parameters())
-    if isinstance(agent.update, FusedUpdate):
-        views = views_of(torch.from_numpy(agent.update._gradient), named.values())
-        return dict(zip(named, views, strict=True))
-    return {n: torch.zeros_like(p) if p.grad is None else p.grad for n, p in named.items()}
+    """Of the first update, by the name of the parameter: the averages began at 0."""
+    centred = isinstance(agent.config.optimiser, config.CentredRMSProp)
+    average, rest = ("gradient_average", 0.05) if centred else ("exp_avg", 0.1)
+    return {
+        name: agent.optimiser.state[parameter][average] / rest
+        for name, parameter in agent.online.named_parameters()
+        if parameter.requires_grad
+    }
 
 
 # --- the networks that it knows ------------------------------------------------------------------
@@ -73,7 +84,7 @@ def gradients(agent: ValueAgent) -> dict[str, Tensor]:
     ],
     ids=str,
 )
-@pytest.mark.parametrize("name", ["dqn", "noisynet-dueling"])
+@pytest.mark.parametrize("name", ["dqn", "noisynet-dueling", "rainbow"])
 def test_small_networks_are_fully_connected_after_at_most_one_plain_convolution(
     name: str, settings: tuple[str, ...], spec: Spec, expected: bool
 ) -> None:
@@ -82,14 +93,43 @@ def test_small_networks_are_fully_connected_after_at_most_one_plain_convolution(
     assert isinstance(agent.update, FusedUpdate if expected else PlainUpdate)
 
 
+def noisy_network(
+    noise: Noise, distribution: Distribution = "gaussian", f: NoiseFunction = "signed_sqrt"
+) -> ValueNetwork:
+    shape = NetworkShape((), (16,), True, noise, None, True, 1.0, 1.0, (), distribution, f)
+    return make_value_network(shape, (1, 4), 2, torch.Generator().manual_seed(0))
+
+
+@pytest.mark.parametrize("rows", [None, 3])
 @pytest.mark.parametrize(
-    "changes", [{"distribution": "uniform"}, {"distribution": "rademacher"}, {"f": "identity"}]
+    ("noise", "distribution", "f"),
+    [
+        *(("factorised", d, "signed_sqrt") for d in get_args(Distribution)),
+        *(("independent", d, "signed_sqrt") for d in get_args(Distribution)),
+        ("factorised", "gaussian", "identity"),
+    ],
 )
-def test_other_noise_than_the_papers_is_left_to_pytorch(changes: dict[str, str]) -> None:
-    """The kernel draws normals and shapes them by the signed root."""
-    shape = NetworkShape((), (16,), False, "factorised", None, True, 1.0, 1.0)
-    changed = dataclasses.replace(shape, **changes)  # type: ignore[arg-type]
-    network = ValueNetwork(changed, (1, 4), 2, torch.Generator().manual_seed(0))
+def test_every_kind_of_noise_is_drawn_as_the_layers_draw_it(
+    noise: Noise, distribution: Distribution, f: NoiseFunction, rows: int | None
+) -> None:
+    network, other = (noisy_network(noise, distribution, f) for _ in range(2))
+    assert is_small(network, "float32")
+    flat, streams = _FlatNoise(network), [torch.Generator().manual_seed(5) for _ in range(2)]
+    for _ in range(2):
+        flat.draw(streams[0], rows)
+        resample_noise(other.head, streams[1], rows)
+        found, expected = held_noise(network), held_noise(other)
+        assert found.keys() == expected.keys()
+        for name, value in expected.items():
+            torch.testing.assert_close(found[name], value, rtol=1e-6, atol=0)
+    assert torch.equal(streams[0].get_state(), streams[1].get_state())
+
+
+def test_layers_with_different_noise_are_left_to_pytorch() -> None:
+    """One call draws the noise of all layers."""
+    network = noisy_network("factorised")
+    assert is_small(network, "float32")
+    next(iter(noisy_layers(network).values())).f = "identity"
     assert not is_small(network, "float32")
 
 
@@ -110,7 +150,7 @@ def test_networks_that_it_does_not_know_are_learnt_in_plain_pytorch() -> None:
 @pytest.mark.parametrize(
     ("name", "settings", "spec"),
     [
-        *((name, (), spec) for name in SMALL_AGENTS for spec in (FLAT, CHANNELS)),
+        *((name, (), spec) for name in VALUE_AGENTS for spec in (FLAT, CHANNELS)),
         ("dqn", ("learning.loss=squared",), FLAT),
         ("dqn", ("learning.double_q=true",), FLAT),
         ("dueling", ("learning.double_q=false",), FLAT),
@@ -126,6 +166,14 @@ def test_networks_that_it_does_not_know_are_learnt_in_plain_pytorch() -> None:
         ("noisynet-dueling", ("exploration.used_in=acting",), FLAT),
         ("noisynet-dueling", ("exploration.used_in=learning",), FLAT),
         ("noisynet-dueling", ("network.hidden=[7, 5]",), CHANNELS),
+        ("c51", ("network.atoms=2",), FLAT),
+        ("c51", ("learning.double_q=true",), FLAT),
+        ("noisynet-c51", ("exploration.noise=independent",), CHANNELS),
+        ("rainbow", ("learning.double_q=false",), CHANNELS),
+        ("rainbow", ("network.dueling=false",), CHANNELS),
+        ("rainbow", ("network.atoms=7", "network.hidden=[7, 5]"), FLAT),
+        ("rainbow", ("network.atoms=null",), FLAT),
+        ("rainbow", ("exploration.learn_sigma=false",), FLAT),
     ],
     ids=str,
 )
@@ -150,7 +198,7 @@ def test_loss_errors_and_gradients_equal_those_of_autograd(
 @pytest.mark.parametrize(
     ("name", "settings"),
     [
-        *((name, ()) for name in SMALL_AGENTS),
+        *((name, ()) for name in VALUE_AGENTS),
         ("noisynet-dueling", ("exploration.noise=independent",)),
         ("noisynet-dqn", ("exploration.used_in=learning",)),
     ],

@@ -8,7 +8,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from noisynet.kernels.convolution import convolve, convolve_backward
+from noisynet.agents import fused
+from noisynet.kernels.convolution import convolve_backward, features_of
 
 SHAPES = [  # filters, channels, kernel, height, width
     (16, 4, 3, 10, 10),
@@ -30,7 +31,7 @@ class Convolution:
         assert self.layer.bias is not None
         parameters = torch.cat([weight, self.layer.bias.detach()])
         self.theta = nn.functional.pad(parameters, (BEFORE, AFTER), value=np.nan).numpy()
-        self.shape = np.array([*shape, BEFORE, BEFORE + len(weight)])
+        self.shape = fused.Convolution(*shape, BEFORE, BEFORE + len(weight))
         rng = np.random.default_rng(0)
         images = rng.integers(256, size=(batch, channels, height, width), dtype=np.uint8)
         images[rng.random(images.shape) < 0.5] = 0  # zeros are skipped
@@ -46,9 +47,17 @@ class Convolution:
 @pytest.mark.parametrize("batch", [1, 5])
 def test_features_equal_pytorchs(shape: tuple[int, int, int, int, int], batch: int) -> None:
     of, scale = Convolution(shape, batch), np.float32(1 / 255)
-    found = convolve(of.theta, of.shape, of.images, scale)
+    observed = fused.Observed(of.images, np.empty((0, 1), np.float32))
+    found = features_of(of.theta, of.shape, observed, scale)
     expected = of.features(1 / 255).detach().numpy()
     np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
+
+
+def test_without_filters_the_features_are_the_vectors() -> None:
+    vectors = np.ones((3, 2), np.float32)
+    observed = fused.Observed(np.empty((0, 1, 1, 1), np.uint8), vectors)
+    found = features_of(np.ones(4, np.float32), fused.Convolution(*[0] * 7), observed, 1)
+    np.testing.assert_array_equal(found, vectors)
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
