@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, Literal
 
 from torch import nn
@@ -49,26 +49,32 @@ _FEWEST_SAMPLES: Final = 50
 _TOLERATED_REPEATS: Final = 0.02
 
 
-def check_acting(log: NoiseLog) -> Check:
-    """Every acting pass through a noisy layer uses noise."""
-    return _check_noisy(ACTING, log, "act")
-
-
-def check_learning(log: NoiseLog) -> Check:
-    """Every online, target and selector pass of an update uses noise."""
-    return _check_noisy(LEARNING, log, "learn")
+def check_noisy(question: str, log: NoiseLog, phase: Literal["act", "learn"]) -> Check:
+    """Every pass of acting, or of an update, through a noisy layer uses noise."""
+    events = [event for events in _phases(log, phase).values() for event in events]
+    if not events:
+        return Check(question, False, "no pass went through a noisy layer")
+    noisy = sum(event.noisy for event in events)
+    return Check(question, noisy == len(events), f"{noisy} of {len(events)} passes noisy")
 
 
 def check_fresh(log: NoiseLog, contract: Contract) -> Check:
     """Each phase that requires a new sample uses one that was never used before."""
-    phases = _phases(log, "act", "learn", "probe")
-    if contract != "action":
-        phases = _by_update(phases)
-    if contract == "rollout":
-        phases = {label: events for label, events in phases.items() if label.startswith("act")}
+    phases: dict[str, list[NoiseEvent]] = {}
+    for label, events in _phases(log, "act", "learn", "probe").items():
+        if contract != "action":  # the actions "act 3.0" to "act 3.3" between two updates are one
+            label = label.split(".")[0]
+        if contract != "rollout" or label.startswith("act"):
+            phases.setdefault(label, []).extend(events)
     if not phases:
         return Check(FRESH, None, "nothing was run")
-    fresh, total = _count_fresh(phases)
+    seen: dict[str, set[int]] = {}
+    fresh = total = 0
+    for events in phases.values():
+        for layer, used in _samples_used(events).items():
+            total += 1
+            fresh += not seen.setdefault(layer, set()) & used
+            seen[layer] |= used
     evidence = f"{fresh} of {total} samples fresh over {len(phases)} phases"
     return Check(FRESH, total > 0 and fresh == total, evidence)
 
@@ -87,7 +93,7 @@ def check_held(log: NoiseLog, contract: Contract) -> Check:
                 key = f"{number.split('.')[0]} {event.network}"
             groups.setdefault(key, []).append(event)
     changed = sum(
-        len(set(used)) > 1 for events in groups.values() for used in _samples_used(events).values()
+        len(used) > 1 for events in groups.values() for used in _samples_used(events).values()
     )
     evidence = f"{changed} changes of noise within {len(groups)} phases"
     return Check(HELD, changed == 0 if groups else None, evidence)
@@ -104,24 +110,21 @@ def check_batch(log: NoiseLog) -> Check:
 
 def check_rows(log: NoiseLog) -> Check:
     """Per-row noise samples are independent of each other."""
-    samples: dict[tuple[str, str, int], NoiseSample] = {}
+    layers: dict[str, dict[tuple[str, int], tuple[NoiseSample, ...]]] = {}
     for event in log.events:
         if event.noisy and event.sample.other_rows and event.label != "evaluate":
-            samples.setdefault((event.network, event.layer, event.sample_index), event.sample)
-    if not samples:
+            rows = (event.sample, *event.sample.other_rows)
+            layers.setdefault(event.layer, {})[event.network, event.sample_index] = rows
+    if not layers:
         return Check(ROWS, None, "no pass with per-row noise")
-    layers: dict[str, list[tuple[NoiseSample, ...]]] = {}
-    for (_, layer, _), sample in samples.items():
-        layers.setdefault(layer, []).append((sample, *sample.other_rows))
     results = {
         f"{layer} rows {i}/{j}": correlate(first, second)
         for layer, found in layers.items()
         for (i, first), (j, second) in itertools.combinations(
-            enumerate(zip(*found, strict=True)), 2
+            enumerate(zip(*found.values(), strict=True)), 2
         )
     }
-    related = _related(results)
-    return Check(ROWS, not related, "; ".join(related[:4]) or _largest(results))
+    return _check_independent(ROWS, results)
 
 
 def check_roles(log: NoiseLog, contract: Contract) -> Check:
@@ -132,13 +135,13 @@ def check_roles(log: NoiseLog, contract: Contract) -> Check:
         common = sorted(roles[first].keys() & roles[second].keys())
         found = [correlate(roles[first][name], roles[second][name]) for name in common]
         results[f"{first}/{second}"] = max(found, key=lambda result: result[1], default=(0.0, 0.0))
-    if not results and contract == "rollout":
-        return Check(ROLES, None, "one sample for all roles, by contract")
     if not results:
-        return Check(ROLES, None, "needs learn, and more than one noisy pass in it")
-    related = _related(results)
+        needed = "needs learn, and more than one noisy pass in it"
+        by_contract = "one sample for all roles, by contract"
+        return Check(ROLES, None, by_contract if contract == "rollout" else needed)
+    check = _check_independent(ROLES, results)
     evidence = ", ".join(f"{pair} r={r:+.2f}" for pair, (r, _) in results.items())
-    return Check(ROLES, not related, f"related: {', '.join(related)}" if related else evidence)
+    return Check(ROLES, True, evidence) if check.passed else check
 
 
 def check_layers(log: NoiseLog) -> Check:
@@ -154,17 +157,20 @@ def check_layers(log: NoiseLog) -> Check:
         repeated = count_repeated_runs(a, b)
         if repeated > count * _TOLERATED_REPEATS:
             repeats.append(f"{first}/{second} repeat each other's numbers {repeated} times")
-    problems = _related(results) + repeats
-    return Check(LAYERS, not problems, "; ".join(problems) or _largest(results))
+    return _check_independent(LAYERS, results, repeats)
 
 
-def _related(results: Mapping[str, tuple[float, float]]) -> list[str]:
-    return [f"{pair} r={r:+.2f}" for pair, (r, z) in results.items() if z > SIGNIFICANT_Z]
-
-
-def _largest(results: Mapping[str, tuple[float, float]]) -> str:
+def _check_independent(
+    question: str, results: Mapping[str, tuple[float, float]], problems: Sequence[str] = ()
+) -> Check:
+    """No pair has a significant correlation, given its r and z-score; nor another problem."""
+    related = [f"{pair} r={r:+.2f}" for pair, (r, z) in results.items() if z > SIGNIFICANT_Z]
     largest = max(abs(r) for r, _ in results.values())
-    return f"largest correlation |r|={largest:.2f} of {len(results)} pairs"
+    evidence = f"largest correlation |r|={largest:.2f} of {len(results)} pairs"
+    if found := [*related, *problems]:
+        more = f" and {len(found) - 4} more" if found[4:] else ""
+        evidence = f"related: {'; '.join(found[:4])}{more}"
+    return Check(question, not found, evidence)
 
 
 def check_distribution(log: NoiseLog, kinds: Mapping[str, str | None]) -> list[Check]:
@@ -208,19 +214,14 @@ def check_initial_scale(layers: list[DetectedLayer]) -> Check:
 def check_gradient(gradients: Mapping[str, float]) -> Check:
     """Learning gives every σ a gradient."""
     without = [name for name, largest in gradients.items() if largest == 0]
-    if without:
-        return Check(GRADIENT, False, f"none for {', '.join(without)}")
-    return Check(GRADIENT, True, f"non-zero for {len(gradients)} parameters")
+    evidence = f"non-zero for {len(gradients)} parameters"
+    return Check(GRADIENT, not without, f"none for {', '.join(without)}" if without else evidence)
 
 
 def check_evaluation(compared: int, changed: list[str]) -> Check:
     """Evaluation changes no random stream, noise sample or parameter of training."""
-    evidence = (
-        f"changed: {', '.join(changed)}"
-        if changed
-        else f"{compared} random streams and tensors unchanged"
-    )
-    return Check(EVALUATION, not changed, evidence)
+    evidence = f"{compared} random streams and tensors unchanged"
+    return Check(EVALUATION, not changed, f"changed: {', '.join(changed)}" if changed else evidence)
 
 
 def check_saved_state(module: nn.Module, layers: list[DetectedLayer], copied: list[str]) -> Check:
@@ -247,14 +248,6 @@ def check_saved_state(module: nn.Module, layers: list[DetectedLayer], copied: li
     return Check(SAVED, not found and not copied, evidence)
 
 
-def _check_noisy(question: str, log: NoiseLog, phase: str) -> Check:
-    events = [event for events in _phases(log, phase).values() for event in events]
-    if not events:
-        return Check(question, False, "no pass went through a noisy layer")
-    noisy = sum(event.noisy for event in events)
-    return Check(question, noisy == len(events), f"{noisy} of {len(events)} passes noisy")
-
-
 def _phases(log: NoiseLog, *kinds: str) -> dict[str, list[NoiseEvent]]:
     """The events of each phase, such as "act 3.0" or "learn 3", in order."""
     phases: dict[str, list[NoiseEvent]] = {}
@@ -264,33 +257,13 @@ def _phases(log: NoiseLog, *kinds: str) -> dict[str, list[NoiseEvent]]:
     return phases
 
 
-def _by_update(phases: Mapping[str, list[NoiseEvent]]) -> dict[str, list[NoiseEvent]]:
-    """Merge the actions between two updates: "act 3.0" to "act 3.3" become "act 3"."""
-    merged: dict[str, list[NoiseEvent]] = {}
-    for label, events in phases.items():
-        merged.setdefault(label.split(".")[0], []).extend(events)
-    return merged
-
-
-def _samples_used(events: Iterable[NoiseEvent]) -> dict[str, list[int]]:
-    """The sample indices of each layer, in order, without passes that had no noise."""
-    used: dict[str, list[int]] = {}
+def _samples_used(events: Iterable[NoiseEvent]) -> dict[str, set[int]]:
+    """The sample indices of each layer, without passes that had no noise."""
+    used: dict[str, set[int]] = {}
     for event in events:
         if event.noisy:
-            used.setdefault(f"{event.network}.{event.layer}", []).append(event.sample_index)
+            used.setdefault(f"{event.network}.{event.layer}", set()).add(event.sample_index)
     return used
-
-
-def _count_fresh(phases: Mapping[str, list[NoiseEvent]]) -> tuple[int, int]:
-    """Over layers and phases: how often the samples were new, and how often there were any."""
-    seen: dict[str, set[int]] = {}
-    fresh = total = 0
-    for events in phases.values():
-        for layer, used in _samples_used(events).items():
-            total += 1
-            fresh += not seen.setdefault(layer, set()) & set(used)
-            seen[layer] |= set(used)
-    return fresh, total
 
 
 def _samples_by_role(log: NoiseLog, contract: Contract) -> dict[str, dict[str, list[NoiseSample]]]:

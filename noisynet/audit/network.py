@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import difflib
 import random
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from typing import get_args
+from contextlib import ExitStack
+from functools import partial
 
 import torch
 from torch import Tensor, nn
@@ -21,6 +20,8 @@ from noisynet.audit.report import Check, NoiseReport
 from noisynet.layers import Noise
 from noisynet.layers.arguments import check_choice, check_size
 
+_Step = Callable[[], object] | None
+
 
 def audit_network(
     module: nn.Module,
@@ -28,10 +29,10 @@ def audit_network(
     target: nn.Module | None = None,
     selector: nn.Module | None = None,
     acting: nn.Module | None = None,
-    act: Callable[[], object] | None = None,
-    learn: Callable[[], object] | None = None,
-    evaluate: Callable[[], object] | None = None,
-    sync: Callable[[], object] | None = None,
+    act: _Step = None,
+    learn: _Step = None,
+    evaluate: _Step = None,
+    sync: _Step = None,
     contract: Contract = "action",
     noise: Noise | None = None,
     generators: Mapping[str, torch.Generator] | None = None,
@@ -66,7 +67,10 @@ def audit_network(
     Raises:
         ValueError: an argument is invalid, or a network has no noisy layers.
     """
-    _check_arguments(contract, noise, updates)
+    check_choice("contract", contract, Contract)
+    if noise is not None:
+        check_choice("noise", noise, Noise)
+    check_size("updates", updates)
     layers = require_noisy_layers(module, "check_noise")
     kinds: dict[str, str | None] = {
         layer.name: noise or getattr(layer.module, "noise", None) for layer in layers
@@ -74,12 +78,16 @@ def audit_network(
     scale = checks.check_initial_scale(layers)  # before the agent learns
     given = {"online": module, "target": target, "selector": selector, "acting": acting}
     networks = {name: network for name, network in given.items() if network is not None}
-    run = _AuditRun(networks, layers, act, learn, evaluate, sync, dict(generators or {}))
     with record_noise(networks) as log:
-        run.execute(log, updates)
+        gradients = _run_agent(log, layers, act, learn, updates)
+        log.label = "evaluate"
+        compared, changed = _changed_by_evaluation(networks, generators or {}, evaluate)
+        copied = _copied_noise(target, sync)
     answers = [
-        checks.check_acting(log) if act else Check(checks.ACTING, None, "no act given"),
-        checks.check_learning(log) if learn else Check(checks.LEARNING, None, "no learn given"),
+        checks.check_noisy(checks.ACTING, log, "act") if act else _missing(checks.ACTING, "act"),
+        checks.check_noisy(checks.LEARNING, log, "learn")
+        if learn
+        else _missing(checks.LEARNING, "learn"),
         _check_mode(module, layers),
         checks.check_fresh(log, contract),
         checks.check_held(log, contract),
@@ -88,13 +96,11 @@ def audit_network(
         checks.check_layers(log),
         *checks.check_distribution(log, kinds),
         scale,
-        checks.check_gradient(run.gradients)
-        if learn
-        else Check(checks.GRADIENT, None, "no learn given"),
-        checks.check_evaluation(run.compared, run.changed)
+        checks.check_gradient(gradients) if learn else _missing(checks.GRADIENT, "learn"),
+        checks.check_evaluation(compared, changed)
         if evaluate
-        else Check(checks.EVALUATION, None, "no evaluate given"),
-        checks.check_saved_state(module, layers, run.copied),
+        else _missing(checks.EVALUATION, "evaluate"),
+        checks.check_saved_state(module, layers, copied),
     ]
     rows = checks.check_rows(log)
     if rows.passed is not None or contract == "rollout":  # omitted if there is no per-row noise
@@ -102,99 +108,89 @@ def audit_network(
     return NoiseReport(tuple(answers))
 
 
-@dataclass
-class _AuditRun:
-    """Runs the agent and observes what the recorder cannot: gradients, streams and copies."""
+def _missing(question: str, argument: str) -> Check:
+    return Check(question, None, f"no {argument} given")
 
-    networks: dict[str, nn.Module]
-    layers: list[DetectedLayer]
-    act: Callable[[], object] | None
-    learn: Callable[[], object] | None
-    evaluate: Callable[[], object] | None
-    sync: Callable[[], object] | None
-    generators: dict[str, torch.Generator]
-    gradients: dict[str, float] = field(default_factory=dict)
-    compared: int = 0
-    changed: list[str] = field(default_factory=list)
-    copied: list[str] = field(default_factory=list)
 
-    def execute(self, log: NoiseLog, updates: int) -> None:
-        if not self.act and not self.learn:
-            self._resample_layers(log, updates * ACTIONS_PER_UPDATE)
-        for update in range(updates):
-            for action in range(ACTIONS_PER_UPDATE if self.act else 0):
-                log.label = f"act {update}.{action}"
-                assert self.act is not None
-                self.act()
-            if self.learn:
-                log.label = f"learn {update}"
-                self._learn(self.learn)
-        if self.evaluate:
-            log.label = "evaluate"
-            before = self._training_state()
-            self.evaluate()
-            self.compared = len(before)
-            self.changed = _differing(before, self._training_state())
-        if self.sync and "target" in self.networks:
-            noise = _noise_buffers(self.networks["target"])
-            self.sync()
-            self.copied = _differing(noise, _noise_buffers(self.networks["target"]))
+def _run_agent(
+    log: NoiseLog, layers: list[DetectedLayer], act: _Step, learn: _Step, updates: int
+) -> dict[str, float]:
+    """Act and learn; without an agent, resample each layer by its own method and run it twice.
 
-    def _resample_layers(self, log: NoiseLog, count: int) -> None:
-        """Without an agent: resample each layer by its own method and run it twice."""
-        for index in range(count):
-            log.label = f"probe {index}"
-            for layer in self.layers:
-                _resample(layer.module)
-                _run(layer)
-                _run(layer)
+    Returns:
+        The largest gradient of each σ. If an agent learns through copies of its parameters, the
+        largest change of σ in an update.
+    """
+    sigmas = {
+        f"{layer.name}.{name}".lstrip("."): layer.module.get_parameter(name)
+        for layer in layers
+        for name in layer.sigmas
+    }
+    gradients = dict.fromkeys(sigmas, 0.0)
 
-    def _learn(self, learn: Callable[[], object]) -> None:
-        """Perform an update and note the largest gradient of each σ.
+    def note(key: str, change: Tensor) -> None:
+        gradients[key] = max(gradients[key], float(change.detach().abs().max()))
 
-        If an agent learns through copies of its parameters, the change of σ is used instead.
-        """
-        parameters = {
-            f"{layer.name}.{name}".lstrip("."): layer.module.get_parameter(name)
-            for layer in self.layers
-            for name in layer.sigmas
-        }
-        before = {key: parameter.detach().clone() for key, parameter in parameters.items()}
-        handles = []
-        for key, parameter in parameters.items():
-            self.gradients.setdefault(key, 0.0)
+    for update in range(0 if act or learn else updates * ACTIONS_PER_UPDATE):
+        log.label = f"probe {update}"
+        for layer in layers:
+            _resample(layer.module)
+            _run(layer)
+            _run(layer)
+    for update in range(updates):
+        for action in range(ACTIONS_PER_UPDATE if act else 0):
+            log.label = f"act {update}.{action}"
+            act()  # type: ignore[misc]
+        if learn:
+            log.label = f"learn {update}"
+            before = {key: sigma.detach().clone() for key, sigma in sigmas.items()}
+            with ExitStack() as hooks:
+                for key, sigma in sigmas.items():
+                    if sigma.requires_grad:
+                        hooks.callback(sigma.register_hook(partial(note, key)).remove)
+                learn()
+            for key, sigma in sigmas.items():
+                note(key, sigma - before[key])
+    return gradients
 
-            def note(gradient: Tensor, key: str = key) -> None:
-                self.gradients[key] = max(self.gradients[key], float(gradient.abs().max()))
 
-            if parameter.requires_grad:
-                handles.append(parameter.register_hook(note))
-        try:
-            learn()
-        finally:
-            for handle in handles:
-                handle.remove()
-        for key, parameter in parameters.items():
-            change = float((parameter.detach() - before[key]).abs().max())
-            self.gradients[key] = max(self.gradients[key], change)
+def _changed_by_evaluation(
+    networks: Mapping[str, nn.Module], generators: Mapping[str, torch.Generator], evaluate: _Step
+) -> tuple[int, list[str]]:
+    """How much of the training state was compared, and what of it an evaluation changed."""
+    if evaluate is None:
+        return 0, []
+    before = _training_state(networks, generators)
+    evaluate()
+    return len(before), _differing(before, _training_state(networks, generators))
 
-    def _training_state(self) -> dict[str, object]:
-        """The random streams, and the state of every network that training depends on."""
-        state: dict[str, object] = {
-            name: generator.get_state() for name, generator in self.generators.items()
-        }
-        state["torch's global stream"] = torch.get_rng_state()
-        state["Python's global stream"] = random.getstate()
-        numpy = sys.modules.get("numpy")
-        if numpy is not None:
-            state["NumPy's global stream"] = repr(numpy.random.get_state())
-        for name, network in self.networks.items():
-            state |= {f"{name}: {key}": value for key, value in _noise_buffers(network).items()}
-            state |= {f"{name}: {k}": v.clone() for k, v in network.state_dict().items()}
-            state[f"{name}: noise off"] = [
-                getattr(layer, "_noise_off", 0) for layer in network.modules()
-            ]
-        return state
+
+def _training_state(
+    networks: Mapping[str, nn.Module], generators: Mapping[str, torch.Generator]
+) -> dict[str, object]:
+    """The random streams, and the state of every network that training depends on."""
+    state: dict[str, object] = {name: stream.get_state() for name, stream in generators.items()}
+    state["torch's global stream"] = torch.get_rng_state()
+    state["Python's global stream"] = random.getstate()
+    numpy = sys.modules.get("numpy")
+    if numpy is not None:
+        state["NumPy's global stream"] = repr(numpy.random.get_state())
+    for name, network in networks.items():
+        state |= {f"{name}: {key}": value for key, value in _noise_buffers(network).items()}
+        state |= {f"{name}: {key}": value.clone() for key, value in network.state_dict().items()}
+        state[f"{name}: noise off"] = [
+            getattr(layer, "_noise_off", 0) for layer in network.modules()
+        ]
+    return state
+
+
+def _copied_noise(target: nn.Module | None, sync: _Step) -> list[str]:
+    """The noise of the target network that changes when it is synchronised."""
+    if target is None or sync is None:
+        return []
+    before = _noise_buffers(target)
+    sync()
+    return _differing(before, _noise_buffers(target))
 
 
 def _noise_buffers(network: nn.Module) -> dict[str, object]:
@@ -213,17 +209,6 @@ def _differing(before: Mapping[str, object], after: Mapping[str, object]) -> lis
         return first == second
 
     return [key for key in before if key not in after or not same(before[key], after[key])]
-
-
-def _check_arguments(contract: str, noise: str | None, updates: int) -> None:
-    contracts = get_args(Contract)
-    if contract not in contracts:
-        near = difflib.get_close_matches(str(contract), contracts, n=1)
-        hint = f"; did you mean {near[0]!r}?" if near else "."
-        raise ValueError(f"contract expected one of {contracts}, got {contract!r}{hint}")
-    if noise is not None:
-        check_choice("noise", noise, Noise)
-    check_size("updates", updates)
 
 
 def _resample(layer: nn.Module) -> None:
