@@ -32,15 +32,6 @@ from noisynet.runs.manifest import CheckpointMismatch, CorruptCheckpoint, FileRe
 if TYPE_CHECKING:
     import torch
 
-__all__ = [
-    "Checkpoint",
-    "CheckpointMismatch",
-    "NoUsableCheckpoint",
-    "Skipped",
-    "load_newest",
-    "save_checkpoint",
-]
-
 _TENSORS, _STATE, _MANIFEST = "tensors.safetensors", "state.json", "manifest.json"
 _GENERATION = re.compile(r"\d{12,}")
 # Errors of reading a damaged directory. Any other means that the disk cannot be read.
@@ -114,7 +105,7 @@ def save_checkpoint(
     folder, target = Path(folder), _path(Path(folder), checkpoint.step)
     files = {_TENSORS: _pack(checkpoint.tensors), _STATE: encode_state(checkpoint.state)}
     records = {name: FileRecord.of(data) for name, data in files.items()}
-    files[_MANIFEST] = Manifest(checkpoint.step, schema, identity, records).encode()
+    files[_MANIFEST] = Manifest(checkpoint.step, schema, dict(identity), records).encode()
     with storage_errors("write the checkpoint", target):
         folder.mkdir(parents=True, exist_ok=True)
         _clear_up(folder)
@@ -154,9 +145,7 @@ def load_newest(
         try:
             return _read(path, schema, identity), skipped
         except CorruptCheckpoint as error:
-            if (
-                not repair and not path.exists()
-            ):  # pruned by the owner of the lock: there is a newer one
+            if not repair and not path.exists():  # pruned by the lock's owner: there is a newer one
                 return load_newest(folder, schema=schema, identity=identity, repair=False)
             moved = _mark_corrupt(path) if repair else path
             skipped.append(Skipped(int(path.name), moved, f"{error}."))
@@ -262,8 +251,7 @@ def _prune(folder: Path, keep: int) -> None:
             shutil.rmtree(doomed)
         else:
             with suppress(CorruptCheckpoint, CheckpointMismatch):
-                manifest = _read_manifest(path)
-                _read_files(path, manifest)
+                _read_files(path, _read_manifest(path))
                 verified += 1
 
 

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from noisynet.runs.encoding import decode, encode
 from noisynet.runs.files import RunError
-
-__all__ = ["CheckpointMismatch", "CorruptCheckpoint", "FileRecord", "Manifest"]
 
 _FORMAT = 1
 _OTHER_VERSION = (
@@ -60,22 +58,12 @@ class Manifest:
 
     step: int
     schema: str
-    identity: Mapping[str, Any]
-    files: Mapping[str, FileRecord]
+    identity: dict[str, Any]
+    files: dict[str, FileRecord]
 
     def encode(self) -> bytes:
         """Encode as manifest.json; the last field is the SHA-256 of all others."""
-        body = {
-            "format": _FORMAT,
-            "step": self.step,
-            "schema": self.schema,
-            "identity": dict(self.identity),
-            "files": {
-                name: {"size": record.size, "sha256": record.sha256}
-                for name, record in self.files.items()
-            },
-        }
-        return _seal(body)
+        return _seal({"format": _FORMAT, **asdict(self)})
 
     @classmethod
     def decode(cls, data: bytes) -> Manifest:

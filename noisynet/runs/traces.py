@@ -15,8 +15,6 @@ from numpy.typing import NDArray
 from noisynet.runs.encoding import decode, encode
 from noisynet.runs.files import RunDamaged, storage_errors, write_atomically
 
-__all__ = ["Noise", "Trace", "TraceFile", "list_traces", "read_traces", "write_traces"]
-
 Noise = Literal["on", "off"]
 
 _FORMAT = 2
@@ -24,6 +22,7 @@ _FORMAT = 2
 # metrics.jsonl records.
 _READABLE = (1, 2)
 _NAME = re.compile(r"(\d{12,})-(on|off)\.safetensors")
+_ROW_FIELDS = ("environment", "seed", "score", "episode", "options", "finished")
 # One key only: the order in which safetensors writes several differs between processes.
 _INDEX_KEY = "noisynet"
 
@@ -132,15 +131,10 @@ def read_traces(path: Path | str) -> list[Trace]:
             raise ValueError(f"it has {len(actions)} actions, its episodes {stops[-1:]}")
         return [
             Trace(
-                environment=row["environment"],
-                seed=row["seed"],
                 actions=actions[stop - row["length"] : stop],
-                score=row["score"],
                 evaluation=index["evaluation"],
-                episode=row["episode"],
                 noise=index["noise"],
-                options=row["options"],
-                finished=row["finished"] if index["format"] > 1 else True,
+                **{name: row[name] for name in _ROW_FIELDS if name in row or index["format"] > 1},
             )
             for row, stop in zip(rows, stops, strict=True)
         ]
@@ -162,15 +156,7 @@ def list_traces(folder: Path | str) -> list[TraceFile]:
 
 def _index(evaluation: int, noise: Noise, traces: list[Trace]) -> dict[str, Any]:
     rows = [
-        {
-            "environment": trace.environment,
-            "seed": int(trace.seed),
-            "score": float(trace.score),
-            "episode": int(trace.episode),
-            "options": dict(trace.options),
-            "length": len(trace.actions),
-            "finished": bool(trace.finished),
-        }
+        {"length": len(trace.actions)} | {name: getattr(trace, name) for name in _ROW_FIELDS}
         for trace in traces
     ]
     return {"format": _FORMAT, "evaluation": int(evaluation), "noise": noise, "traces": rows}

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from loops.conftest import Bench
 
 LEARN = "noisynet.agents.value:ValueAgent.learn"
-VERIFY = "noisynet.loops.off_policy_trainer:OffPolicyTrainer._verify_replay"
+VERIFY = "noisynet.replay.frames:FrameStore.restore"
 FAST_FORWARD = "noisynet.loops.episodes:Episodes._fast_forward"
 
 

@@ -125,10 +125,10 @@ def test_checkpoints_of_an_earlier_schema_are_rejected(tmp_path: Path) -> None:
     started_with(tmp_path / "run")
     for generation in RunFolder(tmp_path / "run").checkpoints_path.iterdir():
         manifest = Manifest.decode((generation / "manifest.json").read_bytes())
-        assert manifest.schema == "value-agent/4"
-        older = Manifest(manifest.step, "value-agent/3", manifest.identity, manifest.files)
+        assert manifest.schema == "value-agent/5"
+        older = Manifest(manifest.step, "value-agent/4", manifest.identity, manifest.files)
         (generation / "manifest.json").write_bytes(older.encode())
-    message = f"has schema value-agent/3, .* reads schema value-agent/4; {WHAT_TO_DO}"
+    message = f"has schema value-agent/4, .* reads schema value-agent/5; {WHAT_TO_DO}"
     with pytest.raises(CheckpointMismatch, match=message):
         started_with(tmp_path / "run")
     with pytest.raises(CheckpointMismatch, match=message):

@@ -11,12 +11,11 @@ import torch
 
 from noisynet.runs.checkpoint import (
     Checkpoint,
-    CheckpointMismatch,
     NoUsableCheckpoint,
     load_newest,
     save_checkpoint,
 )
-from noisynet.runs.manifest import FileRecord, Manifest
+from noisynet.runs.manifest import CheckpointMismatch, FileRecord, Manifest
 
 _IDENTITY = {"agent": "dqn", "environment": "atari/pong", "num_actions": 6}
 _FILES = ["tensors.safetensors", "state.json", "manifest.json"]
