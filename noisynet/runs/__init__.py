@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from noisynet.runs.checkpoint import (
     Checkpoint,
+    CheckpointMismatch,
     NoUsableCheckpoint,
     Skipped,
     load_newest,
@@ -11,7 +12,6 @@ from noisynet.runs.checkpoint import (
 )
 from noisynet.runs.files import RunDamaged, RunError, StorageError, write_atomically
 from noisynet.runs.lock import EXIT_LOCKED, Owner, RunLock, RunLocked
-from noisynet.runs.manifest import CheckpointMismatch
 from noisynet.runs.metrics import MetricsLog, read_metrics
 from noisynet.runs.store import (
     CHANGEABLE_SETTINGS,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import os
-import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -70,10 +69,8 @@ def remove_temporaries(folder: Path) -> None:
 
     Call this only with the run's lock: another process may still be writing.
     """
-    for left_over in folder.glob(".*.tmp-*"):
-        if left_over.is_dir():
-            shutil.rmtree(left_over, ignore_errors=True)
-        else:
+    with storage_errors("clear up", folder):
+        for left_over in folder.glob(".*.tmp-*"):
             with suppress(OSError):
                 left_over.unlink()
 
@@ -105,14 +102,19 @@ def sync_directory(path: Path) -> None:
         os.close(descriptor)
 
 
-def write_atomically(path: Path, data: bytes) -> None:
+def write_atomically(path: Path, data: bytes, doing: str = "write") -> None:
     """Replace the content of `path`; a reader always finds either the old or the new content.
+
+    Args:
+        path: The file.
+        data: Its new content.
+        doing: What the error message calls this.
 
     Raises:
         StorageError: The write failed; `path` has the old or the new content, whole.
     """
     temporary = temporary_name(path)
-    with storage_errors("write", path):
+    with storage_errors(doing, path):
         try:
             write_synced(temporary, data)
             temporary.replace(path)

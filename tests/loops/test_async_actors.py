@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -486,9 +485,9 @@ def test_a_damaged_newest_checkpoint_is_renamed_and_the_previous_one_used(bed: B
         run.run()
     expected = bed.folder.metrics_path.read_bytes()
     before, newest = sorted(bed.folder.checkpoints_path.iterdir())
-    (newest / "state.json").write_text(json.dumps({}))
+    newest.write_bytes(b"{}")
     with bed.run(config) as run:
         assert any("is damaged and was renamed to" in message for message in bed.notes.messages)
-        assert run.steps == int(before.name)
+        assert run.steps == int(before.stem)
         assert run.run().finished
     assert bed.folder.metrics_path.read_bytes() == expected
