@@ -35,7 +35,7 @@ def fill(store: FrameStore, rows: int, frames: np.ndarray[Any, Any]) -> None:
     """Append so many steps, one episode after the other."""
     for step in range(rows):
         frame = frames[step % len(frames)]
-        if store.settled(0) == store.written[0]:
+        if not store.running[0]:
             store.begin(0, frame)
         store.append(0, step % 6, 0.0, 0.99, frame, step % EPISODE_STEPS == EPISODE_STEPS - 1)
 
@@ -79,7 +79,7 @@ def main() -> None:
             assert isinstance(run.trainer, OffPolicyTrainer)
             store = run.trainer.store
             fill(store, options.rows, frames)
-            first = timed_checkpoint(store, run.checkpoint)  # hashes the whole replay, once
+            first = timed_checkpoint(store, run.checkpoint)
             later = []
             for number in range(1, options.checkpoints + 1):
                 fill(store, period, frames)

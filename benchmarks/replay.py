@@ -101,7 +101,7 @@ def time_append(store: FrameStore, frames: npt.NDArray[np.uint8], step: int) -> 
     """Microseconds of one append, and of `begin` after the end of an episode."""
     frame, over = frames[step % len(frames)], step % EPISODE_STEPS == EPISODE_STEPS - 1
     began = time.perf_counter()
-    if store.settled(0) == store.written[0]:
+    if not store.running[0]:
         store.begin(0, frame)
     store.append(0, step % 18, 1.0, 0.99, frame, over)
     return (time.perf_counter() - began) * 1e6

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Generator
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -14,12 +15,12 @@ from noisynet.agents import ActorCriticAgent, NonFiniteLoss
 from noisynet.envs import EnvironmentLike, EnvironmentSpec, encode_function
 from noisynet.layers import sigma_summary
 from noisynet.loops.episodes import FinishedEpisode
-from noisynet.loops.messages import RolloutReport, WorkerSetup
+from noisynet.loops.messages import RolloutReport, WorkerSetup, decode_snapshot, encode_snapshot
 from noisynet.loops.run_log import RunLog
-from noisynet.loops.supervisor import PATIENCE_SECONDS, PROGRAM, Death, Supervisor
-from noisynet.loops.worker_pool import WorkerPool
+from noisynet.loops.shared_state import SharedState
+from noisynet.loops.supervisor import PATIENCE_SECONDS, PROGRAM, Death, Supervisor, WorkerHandle
 from noisynet.runs import RunError, RunFolder
-from noisynet.state_dicts import add_prefix
+from noisynet.state_dicts import add_prefix, strip_prefix
 
 SCHEMA: Final = "actor-critic/1"
 """Version of the tensors and the state in a checkpoint."""
@@ -32,6 +33,23 @@ _HEALTH_SECONDS: Final = 0.5
 
 class WorkersFailed(RunError):  # noqa: N818 - says what happened
     """A worker died too often in a row; the message says how."""
+
+
+@dataclass
+class Progress:
+    """What a worker has reported so far; its slot may be slightly ahead.
+
+    Attributes:
+        steps: agent steps.
+        updates: updates of the shared weights.
+        dropped: updates dropped because their gradient was not finite.
+        dropped_in_a_row: dropped updates since the last one that was made.
+    """
+
+    steps: int = 0
+    updates: int = 0
+    dropped: int = 0
+    dropped_in_a_row: int = 0
 
 
 class AsyncTrainer:
@@ -48,7 +66,9 @@ class AsyncTrainer:
         environment: a function that makes the environment; None for the configured name.
 
     Attributes:
-        pool: the workers and what they share.
+        shared: weights, statistics and counters.
+        handles: one per worker, with the snapshot that it starts from or has sent last.
+        progress: one per worker.
         supervisor: starts and watches the workers; None while there are none.
         program: what the interpreter of a worker runs.
     """
@@ -66,7 +86,10 @@ class AsyncTrainer:
         self.patience_seconds = patience_seconds
         self._function = None if environment is None else encode_function(environment)
         self.total_steps = -(-self.config.frames // spec.frames_per_step)
-        self.pool = WorkerPool(self.config.workers, agent.parameters)
+        self.shared = SharedState.create(self.config.workers, agent.parameters.numel())
+        self.shared.parameters[:] = agent.parameters.cpu().numpy()
+        self.handles = [WorkerHandle(number) for number in range(self.config.workers)]
+        self.progress = [Progress() for _ in self.handles]
         self.supervisor: Supervisor | None = None
         self.program = PROGRAM
         self._errors_path: Path = folder.path / "worker-errors.txt"
@@ -82,12 +105,20 @@ class AsyncTrainer:
     @property
     def steps(self) -> int:
         """Agent steps that the workers have reported."""
-        return self.pool.steps
+        return sum(progress.steps for progress in self.progress)
 
     @property
     def updates(self) -> int:
         """Updates that the workers have reported."""
-        return self.pool.updates
+        return sum(progress.updates for progress in self.progress)
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """Dropped updates and deaths of all workers, as in a row of metrics."""
+        return {
+            "dropped_updates": sum(progress.dropped for progress in self.progress),
+            "worker_deaths": sum(handle.deaths for handle in self.handles),
+        }
 
     @property
     def checkpoint_is_due(self) -> bool:
@@ -113,7 +144,15 @@ class AsyncTrainer:
         """
         if self.steps >= self.total_steps:
             return
-        self.supervisor = self._supervise()
+        self.supervisor = Supervisor(
+            self.shared,
+            self.handles,
+            self._make_setup,
+            on_report=self._on_report,
+            on_death=self._on_death,
+            patience_seconds=self.patience_seconds,
+            program=self.program,
+        )
         try:
             with self.supervisor:
                 while self.steps < self.total_steps:
@@ -133,27 +172,19 @@ class AsyncTrainer:
 
     def close(self) -> None:
         """Release the shared memory."""
-        self.pool.close()
+        self.shared.close()
 
-    def _supervise(self) -> Supervisor:
+    def _make_setup(self, handle: WorkerHandle) -> WorkerSetup:
         stored, size = self.config.model_dump(mode="json"), self.agent.parameters.numel()
         device = str(self.agent.device)
-        return Supervisor(
-            self.pool.shared,
-            self.pool.handles,
-            lambda handle: WorkerSetup(
-                handle.number,
-                handle.incarnation,
-                stored,
-                size,
-                device,
-                handle.snapshot,
-                self._function,
-            ),
-            on_report=self._on_report,
-            on_death=self._on_death,
-            patience_seconds=self.patience_seconds,
-            program=self.program,
+        return WorkerSetup(
+            handle.number,
+            handle.incarnation,
+            stored,
+            size,
+            device,
+            handle.snapshot,
+            self._function,
         )
 
     def _next_stop(self) -> int:
@@ -169,7 +200,7 @@ class AsyncTrainer:
             if stop() or supervisor.failure:
                 supervisor.request_stop()
             self.poll()
-        self.pool.copy_weights_to(self.agent.parameters)
+        self._copy_weights()
         if (death := supervisor.failure) is not None:
             more = f"; see {self._errors_path}" if death.traceback else ""
             raise WorkersFailed(
@@ -179,14 +210,21 @@ class AsyncTrainer:
                 "command to resume"
             )
 
+    def _copy_weights(self) -> None:
+        self.agent.parameters.copy_(torch.from_numpy(self.shared.parameters))
+
     # --- events ----------------------------------------------------------------------------------
 
     def _on_report(self, worker: int, report: RolloutReport) -> None:
         """Count a roll-out and write the rows that are due."""
-        self.pool.record(worker, report)
+        progress = self.progress[worker]
+        progress.steps, progress.updates = report.steps, report.updates
+        progress.dropped = report.dropped
+        progress.dropped_in_a_row += 1
         if report.not_finite is None:
+            progress.dropped_in_a_row = 0
             self.log.add_update(report.measures)
-        elif self.pool.progress[worker].dropped_in_a_row >= MAX_DROPPED_IN_A_ROW:
+        elif progress.dropped_in_a_row >= MAX_DROPPED_IN_A_ROW:
             raise NonFiniteLoss(
                 f"expected a finite gradient, got {MAX_DROPPED_IN_A_ROW} consecutive gradients of "
                 f"worker {worker} with NaN or infinite values, first in {report.not_finite}; those "
@@ -197,15 +235,14 @@ class AsyncTrainer:
         if self.log.row_is_due(self._logged_steps, self.steps):
             sigma = report.sigma
             if sigma is None:  # another worker's roll-out was counted in between
-                self.pool.copy_weights_to(self.agent.parameters)
+                self._copy_weights()
                 sigma = sigma_summary(self.agent.online)
-            counts = {"dropped_updates": self.pool.dropped, "worker_deaths": self.pool.deaths}
-            self.log.add_row(self.steps, self.updates, sigma, counts)
+            self.log.add_row(self.steps, self.updates, sigma, self.counts)
         self._logged_steps = self.steps
 
     def _on_death(self, death: Death) -> None:
         """Count what the worker did not report, and log its death."""
-        self.pool.record_slot(death.worker)
+        self._read_slot(death.worker)
         frames = self.steps * self.spec.frames_per_step
         self.log.metrics.append(
             {"kind": "death", "frames": frames, "worker": death.worker, "how": death.cause}
@@ -218,17 +255,48 @@ class AsyncTrainer:
             with suppress(OSError), self._errors_path.open("a", encoding="utf-8") as file:
                 file.write(f"worker {death.worker}, frame {frames}:\n{death.traceback}\n")
 
-    # --- state -----------------------------------------------------------------------------------
+    def _read_slot(self, worker: int) -> None:
+        """Take the progress of a worker that is not running from its slot."""
+        progress, slot = self.progress[worker], self.shared.slots[worker]
+        progress.steps, progress.updates = slot.steps, slot.updates
+        progress.dropped = slot.dropped
+
+    # --- state, while no worker runs -------------------------------------------------------------
 
     def snapshot(self) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
-        """Return the tensors and the JSON-able state that resuming needs; workers are stopped."""
+        """Return the tensors and the JSON-able state that resuming needs."""
         self._steps_at_checkpoint = self.steps
-        self.pool.copy_weights_to(self.agent.parameters)
-        tensors = add_prefix("agent.", self.agent.weights()) | self.pool.tensors()
-        return tensors, {"workers": self.pool.state()}
+        self._copy_weights()
+        tensors = add_prefix("agent.", self.agent.weights())
+        tensors["squares"] = torch.from_numpy(self.shared.squares)
+        workers = []
+        for handle, progress in zip(self.handles, self.progress, strict=True):
+            own = None
+            if handle.snapshot is not None:
+                named, own = decode_snapshot(handle.snapshot)
+                tensors |= add_prefix(f"worker.{handle.number}.", named)
+            workers.append(
+                {
+                    "counters": self.shared.slots[handle.number].state(),
+                    "dropped_in_a_row": progress.dropped_in_a_row,
+                    "incarnation": handle.incarnation,
+                    "deaths": handle.deaths,
+                    "state": own,
+                }
+            )
+        return tensors, {"workers": workers}
 
     def restore(self, tensors: dict[str, torch.Tensor], state: dict[str, Any]) -> None:
-        """Return to a snapshot; no worker runs yet."""
+        """Return to a snapshot, before any worker starts."""
         self.agent.load_weights(tensors, "agent.")
-        self.pool.restore(self.agent.parameters, tensors, state["workers"])
+        self.shared.parameters[:] = self.agent.parameters.cpu().numpy()
+        self.shared.squares[:] = tensors["squares"].numpy()
+        for handle, stored in zip(self.handles, state["workers"], strict=True):
+            self.shared.slots[handle.number].restore(stored["counters"])
+            self._read_slot(handle.number)
+            self.progress[handle.number].dropped_in_a_row = stored["dropped_in_a_row"]
+            handle.incarnation, handle.deaths = stored["incarnation"], stored["deaths"]
+            if stored["state"] is not None:
+                own = strip_prefix(f"worker.{handle.number}.", tensors)
+                handle.snapshot = encode_snapshot(own, stored["state"])
         self._steps_at_checkpoint = self._logged_steps = self.steps

@@ -6,7 +6,7 @@ import os
 import traceback
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from noisynet.loops.shared_state import anonymous_file
 from noisynet.runs.encoding import decode_state, encode_state
@@ -18,8 +18,6 @@ READY, REPORT, SNAPSHOT, ERROR = "R", "r", "s", "e"
 """Kinds of message from a worker: started, roll-outs made, stopped, failed."""
 GO, LEAVE = "g", "l"
 """Kinds of message to a worker: play on, exit."""
-
-_LENGTH_BYTES: Final = 8
 
 
 @dataclass(frozen=True)
@@ -50,11 +48,10 @@ def write_setup(setup: WorkerSetup) -> int:
 
     Not to a channel: its buffer may be smaller than a snapshot, and the writer would block.
     """
-    fields = {name: value for name, value in vars(setup).items() if name != "snapshot"}
-    text = encode_state([fields, setup.snapshot is not None])
+    fields = {**vars(setup), "snapshot": None if setup.snapshot is None else True}
     descriptor = anonymous_file()
     with os.fdopen(os.dup(descriptor), "wb") as file:
-        file.write(_with_length(text) + (setup.snapshot or b""))
+        file.write(encode_state(fields) + b"\n" + (setup.snapshot or b""))
     os.lseek(descriptor, 0, os.SEEK_SET)
     return descriptor
 
@@ -62,9 +59,8 @@ def write_setup(setup: WorkerSetup) -> int:
 def read_setup(descriptor: int) -> WorkerSetup:
     """Inverse of `write_setup`; closes the descriptor."""
     with os.fdopen(descriptor, "rb") as file:
-        length = int.from_bytes(file.read(_LENGTH_BYTES), "little")
-        fields, has_snapshot = decode_state(file.read(length))
-        return WorkerSetup(**fields, snapshot=file.read() if has_snapshot else None)
+        fields, snapshot = decode_state(file.readline()), file.read()
+    return WorkerSetup(**{**fields, "snapshot": snapshot if fields["snapshot"] else None})
 
 
 @dataclass(frozen=True)
@@ -107,22 +103,17 @@ def encode_error(error: BaseException) -> bytes:
 
 
 def encode_snapshot(tensors: dict[str, torch.Tensor], state: dict[str, Any]) -> bytes:
-    """Encode tensors and JSON-able state in one block."""
+    """Encode JSON-able state as one line, followed by the tensors."""
     from safetensors.torch import save
 
     whole = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in tensors.items()}
-    return _with_length(encode_state(state)) + save(whole)
+    return encode_state(state) + b"\n" + save(whole)
 
 
 def decode_snapshot(data: bytes) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
     """Inverse of `encode_snapshot`; each tensor has its own memory."""
     from safetensors.torch import load
 
-    end = _LENGTH_BYTES + int.from_bytes(data[:_LENGTH_BYTES], "little")
+    state, _, saved = data.partition(b"\n")
     # Copied, because safetensors does not align tensors as torch does.
-    tensors = {name: tensor.clone() for name, tensor in load(data[end:]).items()}
-    return tensors, decode_state(data[_LENGTH_BYTES:end])
-
-
-def _with_length(text: bytes) -> bytes:
-    return len(text).to_bytes(_LENGTH_BYTES, "little") + text
+    return {name: tensor.clone() for name, tensor in load(saved).items()}, decode_state(state)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -17,16 +16,12 @@ from noisynet.layers import sigma_summary
 from noisynet.loops.off_policy import OffPolicyLoop, Tick
 from noisynet.loops.run_log import RunLog
 from noisynet.replay import FrameStore
-from noisynet.runs import RunDamaged, RunFolder, SegmentHashes
+from noisynet.runs import RunDamaged, RunFolder
 from noisynet.runs.files import storage_errors
-from noisynet.runs.segments import ReadRows
 from noisynet.state_dicts import add_prefix, strip_prefix
 
-SCHEMA: Final = "value-agent/4"
+SCHEMA: Final = "value-agent/5"
 """Version of the tensors and the state in a checkpoint."""
-
-# A segment of Atari frames has 29 MB and takes about 20 ms to hash, once.
-_SEGMENT_ROWS: Final = 4096
 
 
 class OffPolicyTrainer:
@@ -51,7 +46,6 @@ class OffPolicyTrainer:
         self.agent, self.environment, self.folder, self.log = agent, environment, folder, log
         self.store = _make_store(agent.config, environment, folder.replay_path)
         self.loop = OffPolicyLoop(agent.config, agent, environment, self.store)
-        self._hashes = [SegmentHashes(_SEGMENT_ROWS) for _ in range(environment.num_envs)]
         self._checkpoint_rows = _rows_between_checkpoints(agent.config, environment)
         self._rows_at_checkpoint = self.store.written.copy()
 
@@ -88,18 +82,13 @@ class OffPolicyTrainer:
         if self.log.row_is_due(tick.steps - self.environment.num_envs, tick.steps):
             self.log.add_row(tick.steps, self.updates, sigma_summary(self.agent.online))
 
-    # --- state -----------------------------------------------------------------------------------
-
     def snapshot(self) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
         """Return the tensors and the JSON-able state that resuming needs; sync the replay files."""
         self._rows_at_checkpoint = self.store.written.copy()
         with storage_errors("sync the replay in", self.folder.replay_path):
             self.store.flush()
         tensors, state = snapshot_loop(self.loop)
-        hashes = [
-            self._hashes[env].state(*self._window(env)) for env in range(self.environment.num_envs)
-        ]
-        return tensors, {"loop": state, "replay_hashes": hashes}
+        return tensors, {"loop": state}
 
     def restore(self, tensors: dict[str, torch.Tensor], state: dict[str, Any]) -> None:
         """Return to a snapshot.
@@ -110,24 +99,8 @@ class OffPolicyTrainer:
         """
         with _replay_damage(self.folder.replay_path):
             restore_loop(self.loop, tensors, state["loop"])
-        self._verify_replay(state["replay_hashes"])
         self.loop.episodes.restore(tensors, state["loop"]["episodes"])
         self._rows_at_checkpoint = self.store.written.copy()
-
-    def _verify_replay(self, states: list[dict[str, Any]]) -> None:
-        for env, state in enumerate(states):
-            wrong = self._hashes[env].verify(state, *self._window(env))
-            if wrong:
-                raise RunDamaged(
-                    f"the replay of environment {env} in {self.folder.replay_path} does not match "
-                    f"the checkpoint: {wrong[0]} Restore the files from a backup, or start a new "
-                    "run with another --out or --name."
-                )
-            self._hashes[env] = SegmentHashes.from_state(state)
-
-    def _window(self, env: int) -> tuple[int, int, ReadRows]:
-        start = max(0, int(self.store.written[env]) - self.store.window_rows)
-        return start, self.store.settled(env), partial(self.store.rows, env)
 
 
 def snapshot_loop(loop: OffPolicyLoop) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from contextlib import closing, suppress
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, TypeAlias
 
-import torch
-
-from noisynet.agents import Agent, NonFiniteLoss
+from noisynet.agents import NonFiniteLoss
 from noisynet.config import ActorCriticConfig, Config
 from noisynet.envs import EnvironmentLike, EnvironmentSpec
 from noisynet.evaluation import evaluation_modes
@@ -28,41 +26,8 @@ from noisynet.runs import (
     write_traces,
 )
 
-
-class Trainer(Protocol):
-    """What a run trains with: a loop in this process, or worker processes."""
-
-    @property
-    def agent(self) -> Agent:
-        """The agent, with its latest weights whenever `advance` has yielded."""
-
-    @property
-    def steps(self) -> int:
-        """Agent steps so far."""
-
-    @property
-    def updates(self) -> int:
-        """Updates so far."""
-
-    @property
-    def deterministic(self) -> bool:
-        """Whether a resumed run repeats an uninterrupted one bit for bit."""
-
-    @property
-    def checkpoint_is_due(self) -> bool:
-        """Whether the checkpoint period has passed since the last snapshot."""
-
-    def advance(self, stop: Callable[[], bool]) -> Generator[None, None, None]:
-        """Train to the end of the budget; yield whenever a snapshot may be taken."""
-
-    def poll(self) -> None:
-        """Called at every step of an evaluation."""
-
-    def snapshot(self) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
-        """Return tensors and JSON-able state; what they refer to is on the disk by then."""
-
-    def restore(self, tensors: dict[str, torch.Tensor], state: dict[str, Any]) -> None:
-        """Return to a snapshot, before `advance`."""
+Trainer: TypeAlias = off_policy_trainer.OffPolicyTrainer | async_actors.AsyncTrainer
+"""What a run trains with: a loop in this process, or worker processes."""
 
 
 @dataclass(frozen=True)

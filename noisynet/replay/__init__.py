@@ -4,9 +4,9 @@
 sample `TransitionBatch`es from it.
 """
 
+from noisynet.replay.columns import RowLayout
 from noisynet.replay.frames import FrameStore
 from noisynet.replay.prioritised import PrioritisedReplay
-from noisynet.replay.rings import RowLayout
 from noisynet.replay.sum_tree import SumTree
 from noisynet.replay.transitions import TransitionBatch
 from noisynet.replay.uniform import UniformReplay

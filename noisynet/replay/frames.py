@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
-from noisynet.replay.rings import Array, BoolArray, IntArray, Rings, RowLayout
+from noisynet.replay.columns import Array, BoolArray, Columns, IntArray, RowLayout
 
 _LARGEST = float(np.finfo(np.float32).max)
 
@@ -20,8 +21,7 @@ class FrameStore:
     Row t has the newest frame of x_t, the age of the episode, and the transition that starts there:
     action, reward, discount. An episode of T steps takes T + 1 rows. Its last row has the true
     final frame and starts no transition, so y of the last transition is right for terminated and
-    truncated episodes. The rows of an environment are numbered from 0 and never renumbered; row r
-    is in slot r mod `ring_rows`.
+    truncated episodes. The rows of an environment are numbered from 0 and never renumbered.
 
     Only the newest `capacity // num_envs` rows of each environment, the *window*, are sampled. The
     ring is larger by `slack_rows + stack + n_step`: the window of a checkpoint stays intact until
@@ -75,31 +75,43 @@ class FrameStore:
         self.window_rows = capacity // num_envs
         self.ring_rows = self.window_rows + slack_rows + stack + n_step
         self.folder = None if folder is None else Path(folder)
-        self.rings = Rings(
-            self.layout, num_envs, self.ring_rows, folder=self.folder, preallocate=preallocate
-        )
+        slots = num_envs * self.ring_rows
+        self.columns = Columns(self.layout, slots, self.folder, preallocate)
         self.written: IntArray = np.zeros(num_envs, np.int64)  # [E] rows so far
-        self._open = [False] * num_envs  # whether the newest row has no action yet
+        self.running = [False] * num_envs  # [E] whether the newest row has no action yet
         # [E] Newest row at which returns stop (discount 0, or the end of the episode), or -1.
         self._stops: IntArray = np.full(num_envs, -1, np.int64)
+        self._checksums: npt.NDArray[np.uint32] = np.zeros(slots, np.uint32)
 
     @property
     def nbytes(self) -> int:
         """Bytes of all columns; the size on disk, without `layout.json`."""
-        return self.num_envs * self.ring_rows * self.layout.nbytes
+        return sum(array.nbytes for array in self.columns.arrays.values())
+
+    def slots(self, env: IntArray | int, row: IntArray) -> IntArray:
+        """Return the slots of rows of environments; the arrays are broadcast.
+
+        The rings are interleaved: row r of all environments, then row r + 1.
+        """
+        slots: IntArray = row % self.ring_rows * self.num_envs + env
+        return slots
+
+    def slot(self, env: int, row: int) -> int:
+        """Return the slot of one row."""
+        return row % self.ring_rows * self.num_envs + env
 
     # Writing -------------------------------------------------------------------------------------
 
     def begin(self, env: int, frame: Array) -> None:
         """Start an episode of environment `env` with its first frame."""
         self._check_env(env)
-        if self._open[env]:
+        if self.running[env]:
             raise RuntimeError(
                 f"environment {env} has a running episode: end it with "
                 "append(..., episode_over=True) before begin"
             )
         self._put(env, self._checked(frame), age=0)
-        self._open[env] = True
+        self.running[env] = True
 
     def append(
         self,
@@ -121,7 +133,7 @@ class FrameStore:
             episode_over: whether the episode ended. A lost life alone does not end it.
         """
         self._check_env(env)
-        if not self._open[env]:
+        if not self.running[env]:
             raise RuntimeError(f"environment {env} has no running episode: call begin first")
         if not 0 <= action < self.layout.num_actions:
             raise ValueError(
@@ -134,26 +146,30 @@ class FrameStore:
             )
         frame = self._checked(next_frame)
         row = int(self.written[env]) - 1
-        slot = self.rings.slot(env, row)
-        rings = self.rings
-        rings.actions[slot] = action
-        rings.rewards[slot] = reward
-        rings.discounts[slot] = discount
-        rings.starts[slot] = True
-        self._put(env, frame, age=int(rings.ages[slot]) + 1)
-        self._open[env] = not episode_over
-        if episode_over or rings.discounts[slot] == 0:  # as stored: float32 may round to 0
+        slot, columns = self.slot(env, row), self.columns
+        columns.actions[slot] = action
+        columns.rewards[slot] = reward
+        columns.discounts[slot] = discount
+        columns.starts[slot] = True
+        self._checksums[slot] = columns.checksum(slot)
+        last = self._put(env, frame, age=int(columns.ages[slot]) + 1)
+        self.running[env] = not episode_over
+        if episode_over:
+            self._checksums[last] = columns.checksum(last)
+        if episode_over or columns.discounts[slot] == 0:  # as stored: float32 may round to 0
             self._stops[env] = row
 
-    def _put(self, env: int, frame: Array, age: int) -> None:
-        """Write a row without a transition, in every column: rows are hashed as a whole."""
-        row = int(self.written[env])
-        slot = self.rings.slot(env, row)
-        self.rings.frames[slot] = frame.reshape(-1)
-        self.rings.blank(slot)
-        self.rings.ages[slot] = age
-        self.rings.serials[slot] = (row + 1) % 2**32
+    def _put(self, env: int, frame: Array, age: int) -> int:
+        """Write a row without a transition, in every column; return its slot."""
+        row, columns = int(self.written[env]), self.columns
+        slot = self.slot(env, row)
+        columns.frames[slot] = frame.reshape(-1)
+        columns.actions[slot], columns.rewards[slot], columns.discounts[slot] = 0, 0.0, 0.0
+        columns.starts[slot] = False
+        columns.ages[slot] = age
+        columns.serials[slot] = (row + 1) % 2**32
         self.written[env] = row + 1
+        return slot
 
     # Reading -------------------------------------------------------------------------------------
 
@@ -172,9 +188,9 @@ class FrameStore:
             row: rows within the bounds [B].
             low: first row of each environment's window [E].
         """
-        slots = self.rings.slots(env, row)
-        reach = np.minimum(self.rings.ages[slots], self.stack - 1)  # older frames are zeros
-        fits: BoolArray = self.rings.starts[slots] & (row - reach >= low[env])
+        slots = self.slots(env, row)
+        reach = np.minimum(self.columns.ages[slots], self.stack - 1)  # older frames are zeros
+        fits: BoolArray = self.columns.starts[slots] & (row - reach >= low[env])
         return fits
 
     def count(self) -> int:
@@ -182,32 +198,9 @@ class FrameStore:
         low, high = self.bounds()
         total = 0
         for env in range(self.num_envs):
-            first, last = int(low[env]), int(high[env])
-            total += sum(
-                int(np.count_nonzero(rows))
-                for rows in self.rings.slices("starts", env, first, last)
-            )
-            edge = np.arange(first, min(first + self.stack - 1, last))
-            envs = np.full_like(edge, env)
-            starts = self.rings.starts[self.rings.slots(envs, edge)]
-            total -= int(np.count_nonzero(starts & ~self.can_start(envs, edge, low)))
+            rows = np.arange(low[env], high[env])
+            total += int(np.count_nonzero(self.can_start(np.full_like(rows, env), rows, low)))
         return total
-
-    def stacks(self, env: IntArray, row: IntArray) -> Array:
-        """Return the observations at stored rows as a new array [B, stack, *frame_shape]."""
-        env, row = np.asarray(env, np.int64), np.asarray(row, np.int64)
-        if np.any((env < 0) | (env >= self.num_envs)):
-            raise IndexError(f"env must be in 0..{self.num_envs - 1}, got {env.tolist()}")
-        oldest = row - np.minimum(self.rings.ages[self.rings.slots(env, row)], self.stack - 1)
-        stored = self.rings.holds(env, row) & self.rings.holds(env, oldest)
-        if not np.all(stored & (row < self.written[env])):
-            raise IndexError(
-                f"rows {row.tolist()} of environments {env.tolist()} are not all stored with their "
-                f"stacks: {self.written.tolist()} rows were written to rings of {self.ring_rows}"
-            )
-        out = np.empty((len(row), self.stack, self.layout.frame_items), self.layout.frame_dtype)
-        self.read_runs(env, row, 0, out)
-        return out.reshape(len(row), self.stack, *self.layout.frame_shape)
 
     def read_runs(self, env: IntArray, row: IntArray, ahead: int, out: Array) -> None:
         """Read the stack at each row and the `ahead` frames after it, without checks.
@@ -219,10 +212,10 @@ class FrameStore:
             out: receives the frames [B, stack + ahead, frame_items], contiguous.
         """
         offsets = np.arange(1 - self.stack, ahead + 1)  # [K]
-        slots = self.rings.slots(env[:, None], row[:, None] + offsets)  # [B, K]
+        slots = self.slots(env[:, None], row[:, None] + offsets)  # [B, K]
         # mode="clip" avoids the buffer that mode="raise" copies through; all slots are valid.
-        np.take(self.rings.frames, slots, axis=0, out=out, mode="clip")
-        ages = self.rings.ages[self.rings.slots(env, row)].astype(np.int64)
+        np.take(self.columns.frames, slots, axis=0, out=out, mode="clip")
+        ages = self.columns.ages[self.slots(env, row)].astype(np.int64)
         before = -offsets > ages[:, None]  # [B, K] frames before the episode
         if before.any():
             out[before] = 0
@@ -234,21 +227,22 @@ class FrameStore:
         state: dict[str, Any] = {
             "layout": self._layout(),
             "written": self.written.tolist(),
-            "open": list(self._open),
+            "running": list(self.running),
             "stops": self._stops.tolist(),
+            "sha256": self.digest(),
         }
         if self.folder is None:
-            used = min(int(self.written.max()), self.ring_rows)
-            state["columns"] = {
-                name: self.rings.by_env(name)[:, :used].copy() for name in self.rings.names
-            }
+            used = min(int(self.written.max()), self.ring_rows) * self.num_envs
+            arrays = self.columns.arrays
+            state["columns"] = {name: array[:used].copy() for name, array in arrays.items()}
         return state
 
     def restore(self, state: dict[str, Any]) -> None:
         """Return to a state; rows that were written later are overwritten again.
 
         Raises:
-            ValueError: the layout differs, or rows of the state's window were overwritten.
+            ValueError: the layout differs, or rows of the state's window were overwritten or
+                changed.
         """
         if state["layout"] != self._layout():
             raise ValueError(
@@ -256,47 +250,49 @@ class FrameStore:
                 "the store with the settings of the state"
             )
         for name, saved in state.get("columns", {}).items():
-            self.rings.by_env(name)[:, : saved.shape[1]] = saved
-        for env, written in enumerate(state["written"]):
-            self.rings.check_holds(env, max(0, written - self.window_rows), written)
+            self.columns.arrays[name][: len(saved)] = saved
         self.written[:] = state["written"]
-        self._open = list(state["open"])
+        self.running = list(state["running"])
         self._stops[:] = state["stops"]
-        for env, is_open in enumerate(self._open):
-            if is_open:  # a killed process may have stored the next action
-                self.rings.blank(self.rings.slot(env, int(self.written[env]) - 1))
-
-    def settled(self, env: int) -> int:
-        """Return the number of rows of `env` that are final: all but one without an action."""
-        self._check_env(env)
-        return int(self.written[env]) - self._open[env]
-
-    def rows(self, env: int, start: int, stop: int) -> list[memoryview]:
-        """Return the bytes of settled rows `start` to `stop` (excluded), column after column.
-
-        Concatenated, they do not depend on where the ring wraps.
-        """
-        if not 0 <= start <= stop <= self.settled(env):
-            raise IndexError(
-                f"expected 0 <= start <= stop <= {self.settled(env)} (settled rows of "
-                f"environment {env}), got start {start} and stop {stop}"
+        for env in range(self.num_envs):
+            self._check_serials(env)
+            for slot in self._complete(env).tolist():
+                self._checksums[slot] = self.columns.checksum(slot)
+        if self.digest() != state["sha256"]:
+            raise ValueError(
+                "the rows do not match their SHA-256: they were changed after the state was taken; "
+                "restore the files from a backup"
             )
-        self.rings.check_holds(env, start, stop)
-        return self.rings.bytes_of(env, start, stop)
+
+    def _check_serials(self, env: int) -> None:
+        rows = np.arange(max(0, self.written[env] - self.window_rows), self.written[env])
+        if np.any(self.columns.serials[self.slots(env, rows)] != (rows + 1) % 2**32):
+            raise ValueError(
+                f"rows {rows[0]} to {rows[-1] + 1} of environment {env} are not all stored: they "
+                "were overwritten or never written; use a newer state, more slack_rows, or the "
+                "folder of the state"
+            )
+
+    def _complete(self, env: int) -> IntArray:
+        """Return the slots of all rows in a window but the one that still waits for its action."""
+        written = int(self.written[env])
+        first = max(0, written - self.window_rows)
+        return self.slots(env, np.arange(first, written - self.running[env]))
 
     def digest(self) -> str:
-        """Return the SHA-256 of the windows, the same in memory and on disk."""
-        layout = self._layout() | {"ring_rows": None, "open": self._open}
-        digest = hashlib.sha256(json.dumps(layout).encode())
-        for env, written in enumerate(self.written.tolist()):
-            digest.update(f"{env}:{written}".encode())
-            for piece in self.rings.bytes_of(env, max(0, written - self.window_rows), written):
-                digest.update(piece)
+        """Return the SHA-256 of the windows, the same in memory and on disk.
+
+        It is computed from a checksum of each row, made when the row was completed or restored.
+        """
+        layout = self._layout() | {"ring_rows": None, "running": self.running}
+        digest = hashlib.sha256(json.dumps([layout, self.written.tolist()]).encode())
+        for env in range(self.num_envs):
+            digest.update(self._checksums[self._complete(env)].data)
         return digest.hexdigest()
 
     def flush(self) -> None:
         """Sync the files."""
-        self.rings.flush()
+        self.columns.flush()
 
     def _layout(self) -> dict[str, Any]:
         return {

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from noisynet.replay.columns import IntArray
 from noisynet.replay.frames import FrameStore
-from noisynet.replay.rings import IntArray
 from noisynet.replay.sum_tree import SumTree
 from noisynet.replay.transitions import BatchBuilder, TransitionBatch
 from noisynet.replay.uniform import check_batch_size, nothing_to_sample
@@ -88,7 +88,7 @@ class PrioritisedReplay:
             raise IndexError(
                 "expected the index of a sampled batch, got other rows: pass batch.index"
             )
-        slot = self.store.rings.slots(env, row)
+        slot = self.store.slots(env, row)
         known = (row >= self._low[env]) & (self._tree.leaves[slot] > 0)
         priority = (np.abs(error) + self.epsilon) ** self.alpha
         self._tree.set(slot[known], priority[known])
@@ -96,7 +96,7 @@ class PrioritisedReplay:
 
     def _rows(self, slot: IntArray) -> tuple[IntArray, IntArray]:
         """Return the environments and rows in slots of the windows."""
-        env, offset = slot // self.store.ring_rows, slot % self.store.ring_rows
+        offset, env = slot // self.store.num_envs, slot % self.store.num_envs
         low = self._low[env]
         row: IntArray = low + (offset - low) % self.store.ring_rows
         return env, row
@@ -118,7 +118,7 @@ class PrioritisedReplay:
 
     def _set(self, env: int, row: IntArray, priority: npt.NDArray[np.float64]) -> None:
         if len(row):
-            self._tree.set(self.store.rings.slots(np.full_like(row, env), row), priority)
+            self._tree.set(self.store.slots(env, row), priority)
 
     def state(self) -> dict[str, Any]:
         """Return the state of the store and the priorities [slots], for `restore`."""

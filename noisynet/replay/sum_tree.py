@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from noisynet.replay.rings import IntArray
+from noisynet.replay.columns import IntArray
 
 DoubleArray = npt.NDArray[np.float64]
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from noisynet.replay.columns import IntArray
 from noisynet.replay.frames import FrameStore
-from noisynet.replay.rings import IntArray
 from noisynet.replay.transitions import BatchBuilder, TransitionBatch
 
 

@@ -13,7 +13,6 @@ from noisynet.runs.checkpoint import (
 from noisynet.runs.files import RunDamaged, RunError, StorageError, write_atomically
 from noisynet.runs.lock import EXIT_LOCKED, Owner, RunLock, RunLocked
 from noisynet.runs.metrics import MetricsLog, read_metrics
-from noisynet.runs.segments import SegmentHashes
 from noisynet.runs.store import (
     CHANGEABLE_SETTINGS,
     Difference,
@@ -41,7 +40,6 @@ __all__ = [
     "RunLocked",
     "RunMismatch",
     "RunStatus",
-    "SegmentHashes",
     "Skipped",
     "StorageError",
     "Trace",

@@ -1,8 +1,8 @@
 """Atomic checkpoints in at least two generations, without pickle.
 
-`checkpoints/<step>/` has tensors.safetensors, state.json and manifest.json. It is written under a
-temporary name, synced and renamed, so a directory with its final name was complete once. The
-SHA-256 sums in the manifest detect later damage.
+`checkpoints/<step>.safetensors` has the tensors and, in its header, the rest of the state. It is
+written under a temporary name, synced and renamed, so a file with its final name was complete once.
+The SHA-256 in its header detects later damage.
 """
 
 from __future__ import annotations
@@ -10,45 +10,46 @@ from __future__ import annotations
 import errno
 import os
 import re
-import shutil
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
-from noisynet.runs.encoding import decode_state, encode_state
+from noisynet.runs.encoding import decode, encode
 from noisynet.runs.files import (
     RunError,
     StorageError,
     remove_temporaries,
     storage_errors,
     sync_directory,
-    temporary_name,
-    write_synced,
+    write_atomically,
 )
-from noisynet.runs.manifest import CheckpointMismatch, CorruptCheckpoint, FileRecord, Manifest
+from noisynet.runs.sealed import seal, unseal
 
 if TYPE_CHECKING:
     import torch
 
-__all__ = [
-    "Checkpoint",
-    "CheckpointMismatch",
-    "NoUsableCheckpoint",
-    "Skipped",
-    "load_newest",
-    "save_checkpoint",
-]
-
-_TENSORS, _STATE, _MANIFEST = "tensors.safetensors", "state.json", "manifest.json"
-_GENERATION = re.compile(r"\d{12,}")
-# Errors of reading a damaged directory. Any other means that the disk cannot be read.
-_DAMAGE = (errno.ENOENT, errno.EIO, errno.EISDIR, errno.ENOTDIR)
+_FORMAT: Final = 2
+_GENERATION: Final = re.compile(r"(\d{12,})\.safetensors")
+# Errors of reading a damaged file. Any other means that the disk cannot be read.
+_DAMAGE: Final = (errno.ENOENT, errno.EIO, errno.EISDIR)
+_OTHER_VERSION: Final = (
+    "resume the run with the version that started it, or start a new run with another --out or "
+    "--name"
+)
 
 
 class NoUsableCheckpoint(RunError):  # noqa: N818 - says what happened
     """There are checkpoints but none verifies; the user decides whether to start again."""
+
+
+class CheckpointMismatch(RunError):  # noqa: N818 - says what happened
+    """An intact checkpoint, but of another run or of another version of noisynet."""
+
+
+class _Corrupt(Exception):  # noqa: N818 - says what happened
+    """A file is not what was written; the message is one sentence."""
 
 
 @dataclass(frozen=True)
@@ -103,7 +104,7 @@ def save_checkpoint(
         keep: Generations to keep, at least 2.
 
     Returns:
-        The checkpoint's directory.
+        The checkpoint's file.
 
     Raises:
         StorageError: The write failed; earlier checkpoints are not changed.
@@ -111,18 +112,23 @@ def save_checkpoint(
     """
     if keep < 2:
         raise ValueError(f"expected keep ≥ 2, in case one checkpoint is damaged, got {keep}")
-    folder, target = Path(folder), _path(Path(folder), checkpoint.step)
-    files = {_TENSORS: _pack(checkpoint.tensors), _STATE: encode_state(checkpoint.state)}
-    records = {name: FileRecord.of(data) for name, data in files.items()}
-    files[_MANIFEST] = Manifest(checkpoint.step, schema, identity, records).encode()
-    with storage_errors("write the checkpoint", target):
+    if checkpoint.step < 0:
+        raise ValueError(f"step must not be negative, got {checkpoint.step}")
+    folder, data = Path(folder), _encode(checkpoint, schema, identity)
+    path = folder / f"{checkpoint.step:012d}.safetensors"
+    with storage_errors("write the checkpoint", path):
         folder.mkdir(parents=True, exist_ok=True)
-        _clear_up(folder)
-        _check_newest(folder, checkpoint.step)
-        _write_directory(target, files)
+    remove_temporaries(folder)
+    newest = max(map(_step, _generations(folder)), default=0)
+    if newest > checkpoint.step:
+        raise ValueError(
+            f"{folder} already has step {newest}, which is after {checkpoint.step}; resume from "
+            "the newest checkpoint, or choose another --out or --name"
+        )
+    write_atomically(path, data, doing="write the checkpoint")
     with suppress(OSError, StorageError):  # the checkpoint is written; the next call prunes again
         _prune(folder, keep)
-    return target
+    return path
 
 
 def load_newest(
@@ -134,8 +140,8 @@ def load_newest(
         folder: The run's `checkpoints/`.
         schema: As given to `save_checkpoint`.
         identity: As given to `save_checkpoint`.
-        repair: Rename each corrupt checkpoint to `<step>.corrupt` and remove temporary files. The
-            caller then holds the run's lock; a reader passes False.
+        repair: Rename each corrupt checkpoint to `….corrupt` and remove temporary files. The caller
+            then holds the run's lock; a reader passes False.
 
     Returns:
         The checkpoint, or None if none was ever written; and the skipped ones, newest first.
@@ -148,19 +154,18 @@ def load_newest(
     folder = Path(folder)
     skipped: list[Skipped] = []
     if repair:
-        with storage_errors("clear up", folder):
-            _clear_up(folder)
+        remove_temporaries(folder)
     for path in _generations(folder):
         try:
-            return _read(path, schema, identity), skipped
-        except CorruptCheckpoint as error:
-            if (
-                not repair and not path.exists()
-            ):  # pruned by the owner of the lock: there is a newer one
+            data, header = _read(path)
+            _check_belongs(header, schema, identity)
+            return _decode(data, header), skipped
+        except _Corrupt as error:
+            if not repair and not path.exists():  # pruned by the lock's owner: there is a newer one
                 return load_newest(folder, schema=schema, identity=identity, repair=False)
             moved = _mark_corrupt(path) if repair else path
-            skipped.append(Skipped(int(path.name), moved, f"{error}."))
-    if skipped or any(".corrupt" in path.name for path in _entries(folder)):
+            skipped.append(Skipped(_step(path), moved, f"{error}."))
+    if skipped or any(folder.glob("*.corrupt*")):
         reasons = [f"  {entry.path}: {entry.reason}" for entry in skipped]
         raise NoUsableCheckpoint(
             "\n".join([f"{folder} has checkpoints, but none is usable:", *reasons])
@@ -169,86 +174,16 @@ def load_newest(
     return None, []
 
 
-def _path(folder: Path, step: int) -> Path:
-    if step < 0:
-        raise ValueError(f"step must not be negative, got {step}")
-    return folder / f"{step:012d}"
+def _step(path: Path) -> int:
+    return int(path.name.partition(".")[0])
 
 
 def _generations(folder: Path) -> list[Path]:
-    """Return the checkpoints with their final names, newest first."""
-    named = [path for path in _entries(folder) if _GENERATION.fullmatch(path.name)]
-    return sorted(named, key=lambda path: int(path.name), reverse=True)
-
-
-def _entries(folder: Path) -> list[Path]:
-    """Return the entries of `folder`; none if it does not exist."""
+    """Return the checkpoints with their final names, newest first; none in a missing folder."""
     with storage_errors("list", folder):
-        try:
-            return list(folder.iterdir())
-        except FileNotFoundError:
-            return []
-
-
-def _check_newest(folder: Path, step: int) -> None:
-    newest = _generations(folder)[:1]
-    if newest and int(newest[0].name) > step:
-        raise ValueError(
-            f"{folder} already has step {int(newest[0].name)}, which is after {step}; resume from "
-            "the newest checkpoint, or choose another --out or --name"
-        )
-
-
-# ---- writing
-
-
-def _pack(tensors: Mapping[str, torch.Tensor]) -> bytes:
-    import torch
-    from safetensors.torch import save
-
-    packed = {}
-    for name, tensor in tensors.items():
-        if name == "__metadata__":
-            raise ValueError("safetensors reserves the name '__metadata__'; rename that tensor")
-        if tensor.layout is not torch.strided:
-            raise ValueError(f"tensor {name!r} is {tensor.layout}; use .to_dense() first")
-        # A copy of each: safetensors rejects views and tensors that share memory.
-        whole = tensor.detach().resolve_conj().resolve_neg().to("cpu")
-        packed[name] = whole.clone(memory_format=torch.contiguous_format)
-    return save(packed)
-
-
-def _write_directory(target: Path, files: Mapping[str, bytes]) -> None:
-    temporary = temporary_name(target)
-    replaced = target.with_name(f".{target.name}.old-{os.getpid()}")
-    try:
-        temporary.mkdir()
-        for name, data in files.items():
-            write_synced(temporary / name, data)
-        sync_directory(temporary)
-        if target.exists():  # rename cannot replace a directory; _clear_up undoes half of this
-            target.rename(replaced)
-        temporary.rename(target)
-        sync_directory(target.parent)
-    except BaseException:
-        shutil.rmtree(temporary, ignore_errors=True)
-        if replaced.exists() and not target.exists():
-            with suppress(OSError):
-                replaced.rename(target)
-        raise
-    shutil.rmtree(replaced, ignore_errors=True)
-
-
-def _clear_up(folder: Path) -> None:
-    """Finish or undo what a killed process was doing in `folder`."""
-    for replaced in folder.glob(".*.old-*"):
-        target = folder / replaced.name[1:].partition(".old-")[0]
-        if target.exists():
-            shutil.rmtree(replaced, ignore_errors=True)
-        else:
-            with suppress(OSError):
-                replaced.rename(target)
-    remove_temporaries(folder)
+        entries = list(folder.iterdir()) if folder.is_dir() else []
+    named = [path for path in entries if _GENERATION.fullmatch(path.name)]
+    return sorted(named, key=_step, reverse=True)
 
 
 def _prune(folder: Path, keep: int) -> None:
@@ -256,63 +191,11 @@ def _prune(folder: Path, keep: int) -> None:
     verified = 0
     for path in _generations(folder):
         if verified >= keep:
-            # Renamed first, so that a kill leaves no incomplete directory with a final name.
-            doomed = temporary_name(path)
-            path.rename(doomed)
-            shutil.rmtree(doomed)
+            path.unlink()
         else:
-            with suppress(CorruptCheckpoint, CheckpointMismatch):
-                manifest = _read_manifest(path)
-                _read_files(path, manifest)
+            with suppress(_Corrupt):
+                _read(path)
                 verified += 1
-
-
-# ---- reading
-
-
-def _read(path: Path, schema: str, identity: Mapping[str, Any]) -> Checkpoint:
-    from safetensors import SafetensorError
-    from safetensors.torch import load
-
-    manifest = _read_manifest(path)
-    manifest.check_belongs(schema, identity)
-    files = _read_files(path, manifest)
-    try:
-        # Copies, because safetensors does not align tensors as torch does, and kernels may round
-        # differently on unaligned memory.
-        tensors = {name: tensor.clone() for name, tensor in load(files[_TENSORS]).items()}
-        state = decode_state(files[_STATE])
-    except (SafetensorError, ValueError, KeyError) as error:
-        raise CorruptCheckpoint(f"its files verify but cannot be read ({error})") from error
-    return Checkpoint(manifest.step, tensors, state)
-
-
-def _read_manifest(path: Path) -> Manifest:
-    manifest = Manifest.decode(_read_file(path / _MANIFEST))
-    if manifest.step != int(path.name):
-        raise CorruptCheckpoint(f"it is named {path.name} but was written as step {manifest.step}")
-    return manifest
-
-
-def _read_files(path: Path, manifest: Manifest) -> dict[str, bytes]:
-    """Read and check the two files of a checkpoint."""
-    files = {name: _read_file(path / name) for name in (_TENSORS, _STATE)}
-    for name, data in files.items():
-        if name not in manifest.files:
-            raise CorruptCheckpoint(f"manifest.json does not record {name}")
-        manifest.files[name].check(name, data)
-    return files
-
-
-def _read_file(path: Path) -> bytes:
-    with storage_errors("read", path):
-        try:
-            return path.read_bytes()
-        except OSError as error:
-            if error.errno not in _DAMAGE:
-                raise
-            reason = os.strerror(error.errno)
-            raise CorruptCheckpoint(f"{path.name} cannot be read ({reason})") from error
 
 
 def _mark_corrupt(path: Path) -> Path:
@@ -327,3 +210,85 @@ def _mark_corrupt(path: Path) -> Path:
     except OSError:
         return path if path.exists() else aside
     return aside
+
+
+# ---- content
+
+
+def _encode(checkpoint: Checkpoint, schema: str, identity: Mapping[str, Any]) -> bytes:
+    import torch
+    from safetensors.torch import save
+
+    whole = {}
+    for name, tensor in checkpoint.tensors.items():
+        if name == "__metadata__":
+            raise ValueError("safetensors reserves the name '__metadata__'; rename that tensor")
+        if tensor.layout is not torch.strided:
+            raise ValueError(f"tensor {name!r} is {tensor.layout}; use .to_dense() first")
+        # A copy of each: safetensors rejects views and tensors that share memory.
+        resolved = tensor.detach().resolve_conj().resolve_neg().to("cpu")
+        whole[name] = resolved.clone(memory_format=torch.contiguous_format)
+    header = {
+        "format": _FORMAT,
+        "step": checkpoint.step,
+        "schema": schema,
+        "identity": dict(identity),
+        "state": checkpoint.state,
+    }
+    return seal(save, whole, header)
+
+
+def _read(path: Path) -> tuple[bytes, dict[str, Any]]:
+    """Read a file and check that it is what was written; return it with its header."""
+    with storage_errors("read", path):
+        try:
+            data = path.read_bytes()
+        except OSError as error:
+            if error.errno not in _DAMAGE:
+                raise
+            raise _Corrupt(f"it cannot be read ({os.strerror(error.errno)})") from error
+    try:
+        header = unseal(data)
+    except ValueError as error:
+        raise _Corrupt(str(error)) from error
+    if header["step"] != _step(path):
+        raise _Corrupt(f"it is named {path.name} but was written as step {header['step']}")
+    return data, header
+
+
+def _decode(data: bytes, header: dict[str, Any]) -> Checkpoint:
+    from safetensors import SafetensorError
+    from safetensors.torch import load
+
+    try:
+        # Copies, because safetensors does not align tensors as torch does, and kernels may round
+        # differently on unaligned memory.
+        tensors = {name: tensor.clone() for name, tensor in load(data).items()}
+    except (SafetensorError, ValueError, KeyError) as error:
+        raise _Corrupt(f"it verifies but cannot be read ({error})") from error
+    return Checkpoint(header["step"], tensors, header["state"])
+
+
+def _check_belongs(header: dict[str, Any], schema: str, identity: Mapping[str, Any]) -> None:
+    """Raise `CheckpointMismatch` unless the run has this schema and identity, in any order."""
+    step = header["step"]
+    for what, theirs, ours in (
+        ("layout", header["format"], _FORMAT),
+        ("schema", header["schema"], schema),
+    ):
+        if theirs != ours:
+            raise CheckpointMismatch(
+                f"the checkpoint of step {step} has {what} {theirs}, this version of noisynet "
+                f"reads {what} {ours}; {_OTHER_VERSION}"
+            )
+    theirs, ours = header["identity"], decode(encode(identity))
+    if theirs != ours:
+        raise CheckpointMismatch(
+            f"the checkpoint of step {step} is for {_describe(theirs)}; this run is "
+            f"{_describe(ours)}; choose another --out or --name, or give the command that the run "
+            "was started with"
+        )
+
+
+def _describe(identity: Mapping[str, Any]) -> str:
+    return ", ".join(f"{key} {value!r}" for key, value in identity.items())

@@ -9,8 +9,7 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["decode", "decode_state", "encode", "encode_state", "flatten"]
-
+# The texts of these numbers in Python.
 _NON_FINITE = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
 
 
@@ -24,7 +23,7 @@ def encode(value: Any, *, indent: int | None = None) -> bytes:
         TypeError: JSON would reject or change a value or key; the message has its path.
         ValueError: A value is one of the reserved strings; the message has its path.
     """
-    return _dump(_spell_non_finite(_plain(value, "")), indent)
+    return _dump(_plain(value, "", standard=True), indent)
 
 
 def decode(data: bytes | str) -> Any:
@@ -40,7 +39,7 @@ def encode_state(value: Any) -> bytes:
     Raises:
         TypeError: JSON would reject or change a value or key; the message has its path.
     """
-    return _dump(_plain(value, ""), None)
+    return _dump(_plain(value, "", standard=False), None)
 
 
 def decode_state(data: bytes | str) -> Any:
@@ -64,38 +63,30 @@ def _dump(value: Any, indent: int | None) -> bytes:
     return json.dumps(value, ensure_ascii=True, indent=indent, separators=separators).encode()
 
 
-def _plain(value: Any, where: str) -> Any:
+def _plain(value: Any, where: str, *, standard: bool) -> Any:
     """Copy `value` as dicts, lists and Python scalars; tuples become lists."""
     if isinstance(value, np.bool_ | np.integer | np.floating):
         value = value.item()
+    if standard and isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    if standard and isinstance(value, str) and value in _NON_FINITE:
+        raise ValueError(
+            f"{_path(where)}: the string {value!r} is reserved for the number; pass the float, or "
+            "another string"
+        )
     if value is None or isinstance(value, str | bool | int | float):
         return value
     if isinstance(value, Mapping):
         for key in value:
             if not isinstance(key, str):  # json would turn 1 into "1" and never turn it back
                 raise TypeError(f"{_path(where)}: keys must be strings, got {key!r}; use str(key)")
-        return {key: _plain(item, f"{where}.{key}") for key, item in value.items()}
+        return {k: _plain(item, f"{where}.{k}", standard=standard) for k, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_plain(item, f"{where}[{index}]") for index, item in enumerate(value)]
+        return [_plain(item, f"{where}[{i}]", standard=standard) for i, item in enumerate(value)]
     raise TypeError(
         f"{_path(where)}: expected None, strings, numbers, lists and mappings, got "
         f"{type(value).__name__}; convert it first, or store it as a tensor"
     )
-
-
-def _spell_non_finite(value: Any, where: str = "") -> Any:
-    if isinstance(value, float) and not math.isfinite(value):
-        return "nan" if math.isnan(value) else "inf" if value > 0 else "-inf"
-    if isinstance(value, str) and value in _NON_FINITE:
-        raise ValueError(
-            f"{_path(where)}: the string {value!r} is reserved for the number; pass the float, or "
-            "another string"
-        )
-    if isinstance(value, dict):
-        return {key: _spell_non_finite(item, f"{where}.{key}") for key, item in value.items()}
-    if isinstance(value, list):
-        return [_spell_non_finite(item, f"{where}[{index}]") for index, item in enumerate(value)]
-    return value
 
 
 def _restore_non_finite(value: Any) -> Any:

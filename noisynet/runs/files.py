@@ -4,23 +4,9 @@ from __future__ import annotations
 
 import errno
 import os
-import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-
-__all__ = [
-    "RunDamaged",
-    "RunError",
-    "StorageError",
-    "remove_temporaries",
-    "storage_errors",
-    "sync_directory",
-    "temporary_name",
-    "write_all",
-    "write_atomically",
-    "write_synced",
-]
 
 _WHAT_TO_DO = {
     errno.ENOSPC: "free some space on that disk",
@@ -52,21 +38,6 @@ class StorageError(RunError):
     errno: int | None = None
     path: Path | None = None
 
-    @classmethod
-    def from_os_error(cls, doing: str, path: Path, error: OSError) -> StorageError:
-        """Make the error for an `OSError` raised while `doing` something to `path`."""
-        reason = os.strerror(error.errno) if error.errno is not None else str(error)
-        if error.errno is not None and error.strerror != reason:  # a message of ours, with advice
-            made = cls(f"cannot {doing} {path}: {error.strerror}")
-        else:
-            advice = _WHAT_TO_DO.get(error.errno or 0, "check that the folder is writable")
-            made = cls(
-                f"cannot {doing} {path}: {reason} (errno {error.errno}); {advice}, then give the "
-                "same command again to resume from the last good checkpoint"
-            )
-        made.errno, made.path = error.errno, path
-        return made
-
 
 @contextmanager
 def storage_errors(doing: str, path: Path) -> Iterator[None]:
@@ -74,7 +45,18 @@ def storage_errors(doing: str, path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise StorageError.from_os_error(doing, path, error) from error
+        reason = os.strerror(error.errno) if error.errno is not None else str(error)
+        if error.errno is not None and error.strerror != reason:  # a message of ours, with advice
+            message = f"{error.strerror}"
+        else:
+            advice = _WHAT_TO_DO.get(error.errno or 0, "check that the folder is writable")
+            message = (
+                f"{reason} (errno {error.errno}); {advice}, then give the same command again to "
+                "resume from the last good checkpoint"
+            )
+        failure = StorageError(f"cannot {doing} {path}: {message}")
+        failure.errno, failure.path = error.errno, path
+        raise failure from error
 
 
 def temporary_name(path: Path) -> Path:
@@ -87,10 +69,8 @@ def remove_temporaries(folder: Path) -> None:
 
     Call this only with the run's lock: another process may still be writing.
     """
-    for left_over in folder.glob(".*.tmp-*"):
-        if left_over.is_dir():
-            shutil.rmtree(left_over, ignore_errors=True)
-        else:
+    with storage_errors("clear up", folder):
+        for left_over in folder.glob(".*.tmp-*"):
             with suppress(OSError):
                 left_over.unlink()
 
@@ -122,14 +102,19 @@ def sync_directory(path: Path) -> None:
         os.close(descriptor)
 
 
-def write_atomically(path: Path, data: bytes) -> None:
+def write_atomically(path: Path, data: bytes, doing: str = "write") -> None:
     """Replace the content of `path`; a reader always finds either the old or the new content.
+
+    Args:
+        path: The file.
+        data: Its new content.
+        doing: What the error message calls this.
 
     Raises:
         StorageError: The write failed; `path` has the old or the new content, whole.
     """
     temporary = temporary_name(path)
-    with storage_errors("write", path):
+    with storage_errors(doing, path):
         try:
             write_synced(temporary, data)
             temporary.replace(path)

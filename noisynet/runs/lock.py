@@ -15,8 +15,6 @@ from typing import Final, Self
 from noisynet.runs.encoding import decode, encode
 from noisynet.runs.files import RunError, storage_errors
 
-__all__ = ["EXIT_LOCKED", "Owner", "RunLock", "RunLocked", "read_owner", "signature_path"]
-
 EXIT_LOCKED: Final = 75
 """Exit code of a process whose run is locked by another one: EX_TEMPFAIL of sysexits.h."""
 

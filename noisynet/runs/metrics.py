@@ -11,10 +11,6 @@ from typing import Any, Self
 from noisynet.runs.encoding import decode, encode
 from noisynet.runs.files import RunDamaged, storage_errors, sync_directory, write_all
 
-__all__ = ["MetricsLog", "read_metrics"]
-
-_TAIL_BYTES = 1 << 16
-
 
 class MetricsLog:
     """An append-only JSON-lines file: one row per line, keys in the order given.
@@ -30,12 +26,11 @@ class MetricsLog:
     def __init__(self, path: Path | str) -> None:
         self.path = Path(path)
         self._descriptor = -1
-        self._torn = False
         with storage_errors("open", self.path):
             self._descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o666)
-            self._end = _end_of_last_line(self._descriptor)
+            self._end = self.path.read_bytes().rfind(b"\n") + 1
             if os.fstat(self._descriptor).st_size != self._end:
-                self._drop_torn_row()
+                os.ftruncate(self._descriptor, self._end)
             sync_directory(self.path.parent)  # the file may be new
 
     def append(self, row: Mapping[str, Any]) -> None:
@@ -47,34 +42,22 @@ class MetricsLog:
         """
         line = encode(dict(row)) + b"\n"
         with storage_errors("add a row to", self.path):
-            if self._torn:
-                self._drop_torn_row()
-            self._torn = True
             try:
+                os.ftruncate(self._descriptor, self._end)  # in case that the last attempt could not
                 write_all(self._descriptor, line, self._end)
             except BaseException:
-                with suppress(OSError):  # the next append tries again
-                    self._drop_torn_row()
+                with suppress(OSError):  # drop the first part of the row, all that a full disk took
+                    os.ftruncate(self._descriptor, self._end)
                 raise
         self._end += len(line)
-        self._torn = False
-
-    def _drop_torn_row(self) -> None:
-        """Drop the first part of a row, all that a full disk took."""
-        os.ftruncate(self._descriptor, self._end)
-        self._torn = False
-
-    def sync(self) -> None:
-        """Sync the file."""
-        with storage_errors("sync", self.path):
-            os.fsync(self._descriptor)
 
     def offset(self) -> int:
         """Sync the file and return its length in bytes, for a checkpoint.
 
         A checkpoint must not refer to rows that a power cut could still remove.
         """
-        self.sync()
+        with storage_errors("sync", self.path):
+            os.fsync(self._descriptor)
         return self._end
 
     def truncate(self, offset: int) -> None:
@@ -98,7 +81,7 @@ class MetricsLog:
                 )
             os.ftruncate(self._descriptor, offset)
             self._end = offset
-        self.sync()
+            os.fsync(self._descriptor)
 
     def close(self) -> None:
         """Close the file; a second call does nothing."""
@@ -141,15 +124,3 @@ def read_metrics(path: Path | str) -> list[dict[str, Any]]:
             raise RunDamaged(f"line {number} of {path} is a {type(row).__name__}, not a row")
         rows.append(row)
     return rows
-
-
-def _end_of_last_line(descriptor: int) -> int:
-    """Return the offset after the last newline; 0 if there is none."""
-    position = os.fstat(descriptor).st_size
-    while position > 0:
-        start = max(0, position - _TAIL_BYTES)
-        newline = os.pread(descriptor, position - start, start).rfind(b"\n")
-        if newline >= 0:
-            return start + newline + 1
-        position = start
-    return 0

@@ -7,8 +7,6 @@ import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-__all__ = ["StopRequest", "stop_on_signals"]
-
 
 class StopRequest:
     """Whether the process was asked to stop.

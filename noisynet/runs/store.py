@@ -22,16 +22,6 @@ from noisynet.runs.files import (
 )
 from noisynet.runs.lock import Owner, RunLock, read_owner, signature_path
 
-__all__ = [
-    "CHANGEABLE_SETTINGS",
-    "Difference",
-    "RunFolder",
-    "RunMismatch",
-    "RunStatus",
-    "compare_configs",
-    "find_run_folders",
-]
-
 RunStatus = Literal["running", "interrupted", "finished", "failed"]
 
 CHANGEABLE_SETTINGS: Final = ("frames", "threads")
@@ -49,22 +39,18 @@ class Difference:
         key: Dotted path of the setting, as in "optimiser.learning_rate".
         stored: Value in config.json as text; "nothing" if the key is missing.
         given: Value in the command, likewise.
-        identity: Whether the values must agree for the run to be resumed.
     """
 
     key: str
     stored: str
     given: str
-    identity: bool
 
     def __str__(self) -> str:
         return f"{self.key}: the folder has {self.stored}, this command has {self.given}"
 
 
 class RunMismatch(RunError):  # noqa: N818 - says what happened
-    """The folder belongs to another run; `differences` lists the settings that differ."""
-
-    differences: tuple[Difference, ...] = ()
+    """The folder belongs to another run, or to another version of noisynet."""
 
 
 class RunFolder:
@@ -72,8 +58,6 @@ class RunFolder:
 
     Attributes:
         path: The folder.
-        differences: After `create_or_open`, the settings outside the run's identity that differ
-            between config.json and the command, such as a larger `--frames`.
     """
 
     def __init__(self, path: Path | str) -> None:
@@ -85,7 +69,6 @@ class RunFolder:
         self.traces_path = self.path / "traces"
         self.replay_path = self.path / "replay"
         self.checkpoints_path = self.path / "checkpoints"
-        self.differences: tuple[Difference, ...] = ()
         self._is_new = False
         self._made: list[Path] = []
 
@@ -121,11 +104,7 @@ class RunFolder:
                         folder._is_new = True
             for inner in (folder.traces_path, folder.replay_path, folder.checkpoints_path):
                 inner.mkdir(exist_ok=True)
-        folder.differences = compare_configs(
-            folder.read_config(), decode(encode(config)), must_match
-        )
-        if any(difference.identity for difference in folder.differences):
-            raise _mismatch(folder)
+        _check_identity(folder, config, must_match)
         return folder
 
     def remove_if_unused(self) -> None:
@@ -227,44 +206,36 @@ def find_run_folders(path: Path) -> Iterator[Path]:
         below.sort()
 
 
-def compare_configs(
-    stored: Any, given: Any, must_match: Sequence[str] = ()
-) -> tuple[Difference, ...]:
+def compare_configs(stored: Any, given: Any) -> list[Difference]:
     """The settings on which two configurations, as JSON, disagree.
 
     Args:
         stored: The one of a run folder.
         given: The one of a command.
-        must_match: Dotted paths of the run's identity; see `RunFolder.create_or_open`.
     """
     before, now = flatten(stored), flatten(given)
-    keys = list(dict.fromkeys([*now, *before]))
-
-    def covers(path: str, key: str) -> bool:
-        return key == path or key.startswith(f"{path}.")
-
-    for path in must_match:
-        if not any(covers(path, key) for key in keys):
-            raise ValueError(f"expected keys of the configuration in must_match, got {path!r}")
     found = []
-    for key in keys:
+    for key in dict.fromkeys([*now, *before]):
         old, new = before.get(key, _MISSING), now.get(key, _MISSING)
         if old is _MISSING or new is _MISSING or encode(old) != encode(new):
             texts = ["nothing" if side is _MISSING else repr(side) for side in (old, new)]
-            identity = any(covers(path, key) for path in must_match)
-            found.append(Difference(key, texts[0], texts[1], identity))
-    return tuple(found)
+            found.append(Difference(key, *texts))
+    return found
 
 
-def _mismatch(folder: RunFolder) -> RunMismatch:
-    lines = [f"{folder.path} belongs to another run:"]
-    lines += [f"  {difference}" for difference in folder.differences if difference.identity]
-    others = [f"  {difference}" for difference in folder.differences if not difference.identity]
-    if others:
-        lines += ["these differ as well, but may be changed:", *others]
-    lines.append(
-        "choose another --out or --name, or give the command that the run was started with"
-    )
-    error = RunMismatch("\n".join(lines))
-    error.differences = folder.differences
-    return error
+def _check_identity(
+    folder: RunFolder, config: Mapping[str, Any], must_match: Sequence[str]
+) -> None:
+    """Raise `RunMismatch` if a setting in `must_match`, or below one, differs from config.json."""
+    identity: list[str] = []
+    others: list[str] = []
+    for difference in compare_configs(folder.read_config(), decode(encode(config))):
+        mine = any(f"{difference.key}.".startswith(f"{key}.") for key in must_match)
+        (identity if mine else others).append(f"  {difference}")
+    if identity:
+        if others:
+            identity += ["these differ as well, but may be changed:", *others]
+        raise RunMismatch(
+            "\n".join([f"{folder.path} belongs to another run:", *identity])
+            + "\nchoose another --out or --name, or give the command that the run was started with"
+        )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -12,20 +11,14 @@ from typing import Any, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from noisynet.runs.encoding import decode, encode
 from noisynet.runs.files import RunDamaged, storage_errors, write_atomically
-
-__all__ = ["Noise", "Trace", "TraceFile", "list_traces", "read_traces", "write_traces"]
+from noisynet.runs.sealed import seal, unseal
 
 Noise = Literal["on", "off"]
 
-_FORMAT = 2
-# Format 1 does not mark unfinished episodes. It holds one only if no episode was completed, which
-# metrics.jsonl records.
-_READABLE = (1, 2)
+_FORMAT = 3
 _NAME = re.compile(r"(\d{12,})-(on|off)\.safetensors")
-# One key only: the order in which safetensors writes several differs between processes.
-_INDEX_KEY = "noisynet"
+_ROW_FIELDS = ("environment", "seed", "score", "episode", "options", "finished")
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,9 +100,12 @@ def write_traces(
             )
     path = Path(folder) / f"{evaluation:012d}-{noise}.safetensors"
     actions = np.concatenate([np.empty(0, np.uint8), *(trace.actions for trace in traces)])
-    index = _index(evaluation, noise, traces)
-    header = {"sha256": _digest(index, actions), "index": index}
-    data = save({"actions": actions}, metadata={_INDEX_KEY: encode(header).decode()})
+    rows = [
+        {"length": len(trace.actions)} | {name: getattr(trace, name) for name in _ROW_FIELDS}
+        for trace in traces
+    ]
+    header = {"format": _FORMAT, "evaluation": evaluation, "noise": noise, "traces": rows}
+    data = seal(save, {"actions": actions}, header)
     with storage_errors("make", path.parent):
         path.parent.mkdir(parents=True, exist_ok=True)
     write_atomically(path, data)
@@ -123,24 +119,25 @@ def read_traces(path: Path | str) -> list[Trace]:
         RunDamaged: The file is not what `write_traces` wrote.
         StorageError: The file cannot be read.
     """
+    from safetensors.numpy import load
+
     path = Path(path)
+    with storage_errors("read", path):
+        data = path.read_bytes()
     try:
-        index, actions = _read_checked(path)
-        rows = index["traces"]
+        header = unseal(data)
+        if header["format"] != _FORMAT:
+            raise ValueError(f"format {header['format']}; this version reads format {_FORMAT}")
+        rows, actions = header["traces"], load(data)["actions"]
         stops = np.cumsum([row["length"] for row in rows], dtype=np.int64).tolist()
         if (stops[-1] if stops else 0) != len(actions):
             raise ValueError(f"it has {len(actions)} actions, its episodes {stops[-1:]}")
         return [
             Trace(
-                environment=row["environment"],
-                seed=row["seed"],
                 actions=actions[stop - row["length"] : stop],
-                score=row["score"],
-                evaluation=index["evaluation"],
-                episode=row["episode"],
-                noise=index["noise"],
-                options=row["options"],
-                finished=row["finished"] if index["format"] > 1 else True,
+                evaluation=header["evaluation"],
+                noise=header["noise"],
+                **{name: row[name] for name in _ROW_FIELDS},
             )
             for row, stop in zip(rows, stops, strict=True)
         ]
@@ -158,44 +155,6 @@ def list_traces(folder: Path | str) -> list[TraceFile]:
                 noise: Noise = "on" if match[2] == "on" else "off"
                 found.append(TraceFile(int(match[1]), noise, path))
     return sorted(found)
-
-
-def _index(evaluation: int, noise: Noise, traces: list[Trace]) -> dict[str, Any]:
-    rows = [
-        {
-            "environment": trace.environment,
-            "seed": int(trace.seed),
-            "score": float(trace.score),
-            "episode": int(trace.episode),
-            "options": dict(trace.options),
-            "length": len(trace.actions),
-            "finished": bool(trace.finished),
-        }
-        for trace in traces
-    ]
-    return {"format": _FORMAT, "evaluation": int(evaluation), "noise": noise, "traces": rows}
-
-
-def _read_checked(path: Path) -> tuple[dict[str, Any], NDArray[np.uint8]]:
-    """Return the index and the actions; ValueError or KeyError if they do not verify."""
-    from safetensors import SafetensorError, safe_open
-
-    try:
-        with storage_errors("read", path), safe_open(path, framework="numpy") as file:
-            header = decode((file.metadata() or {})[_INDEX_KEY])
-            actions: NDArray[np.uint8] = file.get_tensor("actions")
-    except SafetensorError as error:
-        raise ValueError(str(error)) from error
-    index = header["index"]
-    if actions.dtype != np.uint8 or header["sha256"] != _digest(index, actions):
-        raise ValueError("its SHA-256 does not match")
-    if index["format"] not in _READABLE:
-        raise ValueError(f"format {index['format']}; this version reads formats {_READABLE}")
-    return index, actions
-
-
-def _digest(index: dict[str, Any], actions: NDArray[np.uint8]) -> str:
-    return hashlib.sha256(encode(index) + actions.tobytes()).hexdigest()
 
 
 def _check_noise(noise: str) -> None:

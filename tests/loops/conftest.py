@@ -25,6 +25,7 @@ from noisynet.evaluation import make_configured_environment
 from noisynet.loops.run import checkpoint_identity
 from noisynet.replay import FrameStore
 from noisynet.runs import Checkpoint, RunFolder, load_newest
+from noisynet.runs.sealed import unseal
 
 ENVIRONMENT: Final = {**os.environ, "OMP_NUM_THREADS": "1", "COLUMNS": "200"}
 
@@ -255,12 +256,11 @@ def run(killed_run: Path, tmp_path: Path) -> Path:
 
 def remains(run: Path) -> dict[str, str]:
     """Return the SHA-256 of a run's state, replay, metrics and traces."""
-    newest = max((run / "checkpoints").glob("[0-9]" * 12))
-    files = [newest / "tensors.safetensors", newest / "state.json", run / "metrics.jsonl"]
+    newest = max((run / "checkpoints").glob("[0-9]" * 12 + ".safetensors"))
+    files = [newest, run / "metrics.jsonl"]
     files += sorted((run / "traces").iterdir())
     found = {file.name: hashlib.sha256(file.read_bytes()).hexdigest() for file in files}
-    found["step"] = newest.name
-    if loop := json.loads((newest / "state.json").read_text()).get("loop"):
+    if loop := unseal(newest.read_bytes())["state"].get("loop"):
         found["replay"] = _replay_digest(run / "replay", loop["replay"]["store"])
     return found
 

@@ -64,12 +64,11 @@ def _misbehave(
 
 def encode_played(played: int) -> bytes:
     """Encode a snapshot as real workers do, without tensors."""
-    text = json.dumps({"played": played}).encode()
-    return len(text).to_bytes(8, "little") + text + NO_TENSORS
+    return json.dumps({"played": played}).encode() + b"\n" + NO_TENSORS
 
 
 def decode_played(snapshot: bytes) -> int:
-    played: int = json.loads(snapshot[8 : -len(NO_TENSORS)])["played"]
+    played: int = json.loads(snapshot.partition(b"\n")[0])["played"]
     return played
 
 

@@ -130,7 +130,7 @@ def test_kills_at_every_kind_of_event_leave_no_trace_with_one_worker(
         (LOG, stream.randint(30, 40)),  # after the first checkpoint
         (RESTORE, 1),
         (EVALUATE, stream.randint(62, 115)),  # without noise, after a trace was written
-        ("files /checkpoints/.", stream.randint(2, 6)),  # while writing one
+        ("files /checkpoints/.", stream.randint(2, 4)),  # while writing one
     ]
     for event, number in moments:
         ended = bench.run(arguments, (event, number))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -11,16 +10,17 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from loops.stub_worker import ROLLOUT_STEPS, program
 from noisynet.agents import NonFiniteLoss
 from noisynet.config import ActorCriticConfig, build_config
 from noisynet.evaluation import evaluation_modes
 from noisynet.loops import Health, Observer, Run, WorkersFailed, open_run
-from noisynet.loops.async_actors import AsyncTrainer
-from noisynet.loops.messages import RolloutReport
+from noisynet.loops.async_actors import AsyncTrainer, Progress
+from noisynet.loops.messages import RolloutReport, decode_snapshot, encode_snapshot
 from noisynet.loops.run import checkpoint_identity
-from noisynet.loops.supervisor import Supervisor
+from noisynet.loops.supervisor import Death, Supervisor
 from noisynet.runs import (
     Checkpoint,
     CheckpointMismatch,
@@ -319,7 +319,7 @@ def test_five_deaths_in_a_row_save_the_run_and_end_it_with_the_cause(bed: Bed) -
     assert bed.status()["reason"] == said
     with bed.run(config, stop=lambda: run.trainer.updates > 0) as run:
         run.run()  # the cause is fixed
-    assert trainer_of(run).pool.handles[1].incarnation == 5
+    assert trainer_of(run).handles[1].incarnation == 5
 
 
 def test_a_hung_worker_is_restarted(bed: Bed) -> None:
@@ -369,8 +369,8 @@ def test_single_dropped_updates_are_counted(bed: Bed) -> None:
                 trainer_of(run)._on_report(
                     worker, RolloutReport(*counts, name, {"loss": float(loss)})
                 )
-        assert trainer_of(run).pool.dropped == 7
-        assert trainer_of(run).pool.updates == 193
+        assert trainer_of(run).counts == {"dropped_updates": 7, "worker_deaths": 0}
+        assert trainer_of(run).updates == 193
     assert bed.rows("train")[-1]["dropped_updates"] == 7
     assert bed.rows("train")[-1]["loss"] == 1.0  # dropped updates do not enter the mean
 
@@ -397,11 +397,76 @@ def test_weights_that_are_not_finite_are_never_saved(bed: Bed, what: str) -> Non
     config = configure(1)
     with bed.run(config) as run:
         run.checkpoint()
-        getattr(trainer_of(run).pool.shared, what)[:] = np.inf
+        getattr(trainer_of(run).shared, what)[:] = np.inf
         name = "squares" if what == "squares" else "agent.online."
         with pytest.raises(NonFiniteLoss, match=f"first in '{name}"):
             run.checkpoint()
     assert np.isfinite(bed.newest(config).tensors["squares"].numpy()).all()
+
+
+# --- progress and snapshots -----------------------------------------------------------------------
+
+
+def report(steps: int, updates: int, dropped: int, not_finite: str | None = None) -> RolloutReport:
+    return RolloutReport(steps, updates, dropped, not_finite, {"loss": 0.5})
+
+
+def test_totals_are_sums_over_the_workers(bed: Bed) -> None:
+    with bed.run(configure(3)) as run:
+        trainer = trainer_of(run)
+        trainer._on_report(0, report(10, 2, 0))
+        trainer._on_report(2, report(25, 4, 1, "'x'"))
+        trainer.handles[1].deaths = 3
+        assert (trainer.steps, trainer.updates) == (35, 6)
+        assert trainer.counts == {"dropped_updates": 1, "worker_deaths": 3}
+
+
+def test_dropped_updates_are_counted_until_the_next_update(bed: Bed) -> None:
+    in_a_row = []
+    with bed.run(configure(1)) as run:
+        for dropped, not_finite in ((1, "'x'"), (2, "'x'"), (2, None), (3, "'x'")):
+            trainer_of(run)._on_report(0, report(5, 1, dropped, not_finite))
+            in_a_row.append(trainer_of(run).progress[0].dropped_in_a_row)
+    assert in_a_row == [1, 2, 0, 1]
+
+
+def test_the_slot_of_a_dead_worker_has_what_it_did_not_report(bed: Bed) -> None:
+    with bed.run(configure(2)) as run:
+        trainer = trainer_of(run)
+        trainer._on_report(1, report(5, 1, 0))
+        trainer.shared.slots[1].count(5, dropped=False)
+        trainer.shared.slots[1].count(7, dropped=False)
+        trainer._on_death(Death(1, "killed", 1))
+        assert trainer.progress == [Progress(), Progress(12, 2, 0, 0)]
+
+
+@pytest.mark.parametrize("started", [True, False])
+def test_a_restored_trainer_has_the_same_tensors_and_state(
+    started: bool, bed: Bed, tmp_path: Path
+) -> None:
+    with bed.run(configure(2)) as run, Bed(tmp_path / "other").run(configure(2)) as other_run:
+        trainer, other = trainer_of(run), trainer_of(other_run)
+        trainer.shared.parameters[:] *= 2  # not as initialised; padding stays 0
+        trainer.shared.squares[:] = np.arange(trainer.shared.squares.size) / 3
+        if started:
+            own = {"agent.stream.rollout": torch.arange(3, dtype=torch.uint8)}
+            trainer.handles[1].snapshot = encode_snapshot(own, {"agent": {"drawn": True}})
+            trainer.handles[0].incarnation, trainer.handles[0].deaths = 2, 3
+            trainer.shared.slots[0].count(5, dropped=True)
+            trainer.shared.slots[0].begin_episode(9)
+            trainer._on_report(0, report(5, 0, 1, "'x'"))
+        tensors, state = trainer.snapshot()
+        other.restore(tensors, state)
+        found, found_state = other.snapshot()
+        assert found_state == state
+        assert found.keys() == tensors.keys()
+        assert all(found[name].equal(tensor) for name, tensor in tensors.items())
+        assert np.array_equal(other.shared.parameters, trainer.shared.parameters)
+        assert other.agent.parameters.tolist() == trainer.shared.parameters.tolist()
+        assert other.progress == trainer.progress
+        if started:
+            assert other.handles[1].snapshot is not None
+            assert decode_snapshot(other.handles[1].snapshot)[1] == {"agent": {"drawn": True}}
 
 
 # --- checkpoints --------------------------------------------------------------------------------
@@ -420,9 +485,9 @@ def test_a_damaged_newest_checkpoint_is_renamed_and_the_previous_one_used(bed: B
         run.run()
     expected = bed.folder.metrics_path.read_bytes()
     before, newest = sorted(bed.folder.checkpoints_path.iterdir())
-    (newest / "state.json").write_text(json.dumps({}))
+    newest.write_bytes(b"{}")
     with bed.run(config) as run:
         assert any("is damaged and was renamed to" in message for message in bed.notes.messages)
-        assert run.steps == int(before.name)
+        assert run.steps == int(before.stem)
         assert run.run().finished
     assert bed.folder.metrics_path.read_bytes() == expected

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def _generations(run: Path) -> list[Path]:
-    return sorted((run / "checkpoints").glob("[0-9]" * 12))
+    return sorted((run / "checkpoints").glob("[0-9]" * 12 + ".safetensors"))
 
 
 def _truncate(path: Path) -> None:
@@ -89,36 +89,26 @@ def test_invalid_rewards_stop_the_run_and_keep_a_finite_checkpoint(
 # --- checkpoints ----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("damage", "name"),
-    [
-        (_truncate, "tensors.safetensors"),
-        (_empty, "tensors.safetensors"),
-        (_flip_a_bit, "tensors.safetensors"),
-        (_flip_a_bit, "state.json"),
-        (_flip_a_bit, "manifest.json"),
-        (Path.unlink, "state.json"),
-    ],
-)
+@pytest.mark.parametrize("damage", [_truncate, _empty, _flip_a_bit])
 def test_a_damaged_newest_checkpoint_is_renamed_and_the_previous_one_used(
-    damage: Callable[[Path], None], name: str, bench: Bench, run: Path
+    damage: Callable[[Path], None], bench: Bench, run: Path
 ) -> None:
     before, newest = _generations(run)
-    damage(newest / name)
+    damage(newest)
     ended = bench.run(bench.command("deep_sea", run.parent))
     assert ended.status == 0, ended.said
-    step = int(newest.name)
-    assert f"checkpoint {step} is damaged and was renamed to {newest.name}.corrupt: {name} " in (
-        ended.said
-    )
-    assert f"resuming from frame {int(before.name)}" in ended.said
-    assert newest.with_name(f"{newest.name}.corrupt").is_dir()
+    assert (
+        f"checkpoint {int(newest.stem)} is damaged and was renamed to {newest.name}.corrupt: it "
+        "does not match its SHA-256"
+    ) in ended.said
+    assert f"resuming from frame {int(before.stem)}" in ended.said
+    assert newest.with_name(f"{newest.name}.corrupt").exists()
     assert bench.remains(run) == bench.reference("deep_sea")
 
 
 def test_a_run_with_damaged_checkpoints_only_never_starts_again(bench: Bench, run: Path) -> None:
     for generation in _generations(run):
-        _truncate(generation / "tensors.safetensors")
+        _truncate(generation)
     rows = (run / "metrics.jsonl").read_bytes()
     for _ in range(2):  # nor the second time
         ended = bench.run(bench.command("deep_sea", run.parent))

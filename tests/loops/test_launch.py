@@ -7,13 +7,14 @@ from pathlib import Path
 
 import pytest
 import torch
+from safetensors.torch import load, save
 
 from loops.short_loops import configure
 from loops.test_run import Messages
 from noisynet.config import Config, build_config
 from noisynet.loops import load_agent, open_run, open_run_folder, train, try_build
 from noisynet.runs import CheckpointMismatch, RunError, RunFolder, RunMismatch
-from noisynet.runs.manifest import Manifest
+from noisynet.runs.sealed import seal, unseal
 
 
 def short(*settings: str) -> Config:
@@ -124,11 +125,11 @@ def test_checkpoints_of_an_earlier_schema_are_rejected(tmp_path: Path) -> None:
     """Such checkpoints may have an update that was begun and not finished."""
     started_with(tmp_path / "run")
     for generation in RunFolder(tmp_path / "run").checkpoints_path.iterdir():
-        manifest = Manifest.decode((generation / "manifest.json").read_bytes())
-        assert manifest.schema == "value-agent/4"
-        older = Manifest(manifest.step, "value-agent/3", manifest.identity, manifest.files)
-        (generation / "manifest.json").write_bytes(older.encode())
-    message = f"has schema value-agent/3, .* reads schema value-agent/4; {WHAT_TO_DO}"
+        data = generation.read_bytes()
+        header = unseal(data)
+        assert header["schema"] == "value-agent/5"
+        generation.write_bytes(seal(save, load(data), header | {"schema": "value-agent/4"}))
+    message = f"has schema value-agent/4, .* reads schema value-agent/5; {WHAT_TO_DO}"
     with pytest.raises(CheckpointMismatch, match=message):
         started_with(tmp_path / "run")
     with pytest.raises(CheckpointMismatch, match=message):

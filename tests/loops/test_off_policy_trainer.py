@@ -161,7 +161,9 @@ def test_a_changed_row_of_the_replay_is_detected(tmp_path: Path) -> None:
             break
     tensors, state = trainer.snapshot()
     make_trainer(tmp_path / "run").restore(tensors, json.loads(json.dumps(state)))
-    trainer.store.rings.rewards[trainer.store.rings.slot(0, 60)] += 1
+    trainer.store.columns.rewards[trainer.store.slot(0, 60)] += 1
     trainer.store.flush()
-    with pytest.raises(RunDamaged, match=r"replay of environment 0 .* do not match their SHA-256"):
+    with pytest.raises(
+        RunDamaged, match=r"replay in .* cannot be used: .* do not match their SHA-256"
+    ):
         make_trainer(tmp_path / "run").restore(tensors, json.loads(json.dumps(state)))

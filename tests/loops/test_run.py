@@ -6,7 +6,7 @@ import shutil
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import torch
@@ -97,7 +97,7 @@ class Bed:
             self.trainer = StubTrainer(ValueAgent(CONFIG, spec))
         log = RunLog(self.folder, spec.frames_per_step, 1_000, [self.messages])
         trainer = self.trainer
-        run = Run(trainer, CONFIG, spec, self.folder, log, stop=lambda: stop(trainer))
+        run = Run(cast(Any, trainer), CONFIG, spec, self.folder, log, stop=lambda: stop(trainer))
         run.resume()
         yield run
         log.close()
@@ -256,7 +256,7 @@ def test_the_identity_of_a_checkpoint_depends_on_the_kind_of_agent(bed: Bed) -> 
     with bed.run() as run:
         spec = run.spec
     value = checkpoint_identity(CONFIG, spec)
-    assert value["schema"] == "value-agent/4"
+    assert value["schema"] == "value-agent/5"
     assert set(value["identity"]) == {"agent", "environment", "num_actions", "seed", "num_envs"}
     config = build_config("a3c", "deep_sea/4")
     assert isinstance(config, ActorCriticConfig)

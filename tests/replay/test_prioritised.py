@@ -34,7 +34,7 @@ def priorities(replay: PrioritisedReplay) -> dict[int, float]:
     leaves, store = replay.state()["priorities"], replay.store
     low, high = store.bounds()
     return {
-        row * store.num_envs + env: float(leaves[store.rings.slot(env, row)])
+        row * store.num_envs + env: float(leaves[store.slot(env, row)])
         for env in range(store.num_envs)
         for row in range(low[env], high[env])
     }

@@ -130,7 +130,7 @@ def test_a_window_without_a_transition_is_an_error_and_not_an_endless_loop() -> 
     store = FrameStore(8, (), num_actions=1, stack=4, n_step=1)
     store.begin(0, np.array(0, np.uint8))
     store.append(0, 0, 0.0, 0.9, np.array(1, np.uint8), True)
-    store.rings.starts[:] = False  # no caller can do this; the search must end all the same
+    store.columns.starts[:] = False  # no caller can do this; the search must end all the same
     with pytest.raises(ValueError, match="no complete transition yet"):
         UniformReplay(store).sample(4, np.random.default_rng(0))
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import save
 
 from noisynet.runs.checkpoint import (
     Checkpoint,
@@ -16,10 +17,9 @@ from noisynet.runs.checkpoint import (
     load_newest,
     save_checkpoint,
 )
-from noisynet.runs.manifest import FileRecord, Manifest
+from noisynet.runs.sealed import seal, unseal
 
 _IDENTITY = {"agent": "dqn", "environment": "atari/pong", "num_actions": 6}
-_FILES = ["tensors.safetensors", "state.json", "manifest.json"]
 
 
 def _checkpoint(step: int) -> Checkpoint:
@@ -45,6 +45,10 @@ def _step(folder: Path) -> int:
     assert checkpoint is not None
     assert skipped == []
     return checkpoint.step
+
+
+def _path(folder: Path, step: int) -> Path:
+    return folder / f"{step:012d}.safetensors"
 
 
 def _names(folder: Path) -> list[str]:
@@ -119,8 +123,7 @@ def test_state_keeps_generators_and_nested_lists(tmp_path: Path) -> None:
 
 def test_the_same_checkpoint_is_the_same_bytes(tmp_path: Path) -> None:
     first, second = _save(tmp_path / "a", 5), _save(tmp_path / "b", 5)
-    for name in _FILES:
-        assert (first / name).read_bytes() == (second / name).read_bytes()
+    assert first.read_bytes() == second.read_bytes()
 
 
 def test_what_cannot_be_saved_is_rejected_before_anything_is_written(
@@ -156,15 +159,15 @@ def test_the_newest_generations_are_kept(tmp_path: Path, keep: int) -> None:
         _save(tmp_path, step, keep=keep)
         assert _step(tmp_path) == step
     kept = [100, 10**12, 10**13][-keep:]
-    assert sorted(int(name) for name in _names(tmp_path)) == kept
+    assert sorted(int(name.removesuffix(".safetensors")) for name in _names(tmp_path)) == kept
 
 
 def test_a_corrupt_generation_does_not_count_among_those_kept(tmp_path: Path) -> None:
     for step in (1, 2):
         _save(tmp_path, step)
-    (tmp_path / "000000000002" / "state.json").write_bytes(b"{}")
+    _path(tmp_path, 2).write_bytes(b"{}")
     _save(tmp_path, 3)
-    (tmp_path / "000000000003" / "state.json").write_bytes(b"{}")
+    _path(tmp_path, 3).write_bytes(b"{}")
     checkpoint, skipped = _load(tmp_path)
     assert checkpoint is not None
     assert checkpoint.step == 1
@@ -179,22 +182,22 @@ def test_a_step_saved_again_replaces_the_first(tmp_path: Path) -> None:
     loaded, _ = load_newest(tmp_path, schema="1", identity=_IDENTITY)
     assert loaded is not None
     assert loaded.state == {"second": True}
-    assert _names(tmp_path) == ["000000000001", "000000000002"]
+    assert _names(tmp_path) == ["000000000001.safetensors", "000000000002.safetensors"]
 
 
 def test_saving_a_step_before_the_newest_is_rejected(tmp_path: Path) -> None:
     _save(tmp_path, 7)
     with pytest.raises(ValueError, match="already has step 7, which is after 6"):
         _save(tmp_path, 6)
-    assert _names(tmp_path) == ["000000000007"]
+    assert _names(tmp_path) == ["000000000007.safetensors"]
 
 
 @pytest.mark.parametrize("use", [lambda folder: _save(folder, 8), _load])
 def test_temporary_files_of_a_killed_process_are_removed(
     tmp_path: Path, use: Callable[[Path], object]
 ) -> None:
-    shutil.copytree(_save(tmp_path, 7), tmp_path / ".000000000009.tmp-123")
-    (tmp_path / ".000000000009.tmp-123" / "state.json").unlink()
+    half = _save(tmp_path, 7).read_bytes()[:100]
+    (tmp_path / ".000000000009.safetensors.tmp-123").write_bytes(half)
     use(tmp_path)
     assert [name for name in _names(tmp_path) if name.startswith(".")] == []
     assert _step(tmp_path) in (7, 8)
@@ -234,61 +237,62 @@ def _flip(fraction: float) -> Callable[[Path], None]:
     return damage
 
 
-_DAMAGES = [_truncate, _half, _empty, _extend, _to_folder, Path.unlink]
+_DAMAGES: list[Callable[[Path], None]] = [_truncate, _half, _empty, _extend, _to_folder]
 _DAMAGES += [_flip(0.0), _flip(0.5), _flip(1.0)]
 
 
 @pytest.mark.parametrize("damage", _DAMAGES)
-@pytest.mark.parametrize("name", _FILES)
 def test_a_damaged_newest_checkpoint_is_renamed_and_the_previous_one_used(
-    tmp_path: Path, name: str, damage: Callable[[Path], None]
+    tmp_path: Path, damage: Callable[[Path], None]
 ) -> None:
     _save(tmp_path, 1)
-    damage(_save(tmp_path, 2) / name)
+    damage(_save(tmp_path, 2))
+    before = _names(tmp_path)
     checkpoint, skipped = _load(tmp_path, repair=False)
     assert checkpoint is not None
-    assert _names(tmp_path) == ["000000000001", "000000000002"]  # a reader moves nothing
+    assert _names(tmp_path) == before  # a reader moves nothing
 
     checkpoint, skipped = _load(tmp_path)
     assert checkpoint is not None
     assert checkpoint.step == 1
     ((step, reason),) = skipped
     assert step == 2
-    assert reason.startswith(name)
-    assert reason.endswith(".")
-    assert _names(tmp_path) == ["000000000001", "000000000002.corrupt"]
+    assert reason in ("it does not match its SHA-256.", "it cannot be read (Is a directory).")
+    aside = "000000000002.safetensors.corrupt"
+    assert _names(tmp_path) == ["000000000001.safetensors", aside]
     _save(tmp_path, 2)  # the run goes on over the same steps
     assert _step(tmp_path) == 2
-    assert "000000000002.corrupt" in _names(tmp_path)
+    assert aside in _names(tmp_path)
 
 
 def test_a_second_corrupt_checkpoint_of_a_step_does_not_replace_the_first(tmp_path: Path) -> None:
     _save(tmp_path, 1)
     for _ in range(3):
-        _empty(_save(tmp_path, 2) / "state.json")
+        _empty(_save(tmp_path, 2))
         _load(tmp_path)
     aside = [name for name in _names(tmp_path) if "corrupt" in name]
-    assert aside == [f"000000000002.corrupt{suffix}" for suffix in ("", "-2", "-3")]
+    assert aside == [f"000000000002.safetensors.corrupt{suffix}" for suffix in ("", "-2", "-3")]
 
 
 def test_damaged_checkpoints_only_are_never_a_new_start(tmp_path: Path) -> None:
     for step in (1, 2):
-        _empty(_save(tmp_path, step) / "tensors.safetensors")
+        _empty(_save(tmp_path, step))
     with pytest.raises(NoUsableCheckpoint, match="none is usable") as caught:
         _load(tmp_path)
-    assert "000000000002.corrupt: tensors.safetensors has 0 bytes instead of" in str(caught.value)
-    assert "000000000001.corrupt: tensors.safetensors has 0 bytes instead of" in str(caught.value)
+    for step in (1, 2):
+        aside = f"{_path(tmp_path, step)}.corrupt"
+        assert f"{aside}: it does not match its SHA-256." in str(caught.value)
     with pytest.raises(NoUsableCheckpoint):  # nor is it the second time
         _load(tmp_path)
 
 
 def test_a_renamed_checkpoint_is_not_loaded_as_another_step(tmp_path: Path) -> None:
     _save(tmp_path, 1)
-    shutil.copytree(tmp_path / "000000000001", tmp_path / "000000000005")
+    shutil.copy(_path(tmp_path, 1), _path(tmp_path, 5))
     checkpoint, skipped = _load(tmp_path)
     assert checkpoint is not None
     assert checkpoint.step == 1
-    assert skipped == [(5, "it is named 000000000005 but was written as step 1.")]
+    assert skipped == [(5, "it is named 000000000005.safetensors but was written as step 1.")]
 
 
 # ---- other runs
@@ -306,24 +310,34 @@ def test_the_checkpoint_of_another_run_or_version_is_rejected(tmp_path: Path) ->
         _load(tmp_path, schema="2")
     with pytest.raises(CheckpointMismatch):
         _load(tmp_path, identity={**_IDENTITY, "dueling": True})
-    assert _names(tmp_path) == ["000000000001"]
+    assert _names(tmp_path) == ["000000000001.safetensors"]
     reordered = dict(reversed(_IDENTITY.items()))
     assert _load(tmp_path, identity=reordered)[0] is not None
 
 
-@pytest.mark.parametrize("forged", [False, True], ids=["original manifest", "forged manifest"])
-def test_a_malicious_pickle_is_skipped_without_being_executed(tmp_path: Path, forged: bool) -> None:
+def test_a_later_layout_is_a_mismatch_and_not_damage(tmp_path: Path) -> None:
+    path = _save(tmp_path, 1)
+    header = unseal(path.read_bytes()) | {"format": 3}
+    path.write_bytes(seal(save, {}, header))
+    message = "layout 3, .* reads layout 2; resume the run with the version that started it"
+    with pytest.raises(CheckpointMismatch, match=message):
+        _load(tmp_path)
+
+
+@pytest.mark.parametrize("sealed", [False, True])
+def test_a_malicious_pickle_is_skipped_without_being_executed(tmp_path: Path, sealed: bool) -> None:
     _save(tmp_path, 1)
     path = _save(tmp_path, 2)
     witness = tmp_path / "witness"
     evil = f"cposix\nsystem\n(Vtouch {witness}\ntR.".encode()  # runs a command if unpickled
-    (path / "tensors.safetensors").write_bytes(evil)
-    if forged:
-        state = (path / "state.json").read_bytes()
-        records = {"tensors.safetensors": FileRecord.of(evil), "state.json": FileRecord.of(state)}
-        (path / "manifest.json").write_bytes(Manifest(2, "1", _IDENTITY, records).encode())
+    if sealed:  # even in a file that verifies
+        header = unseal(path.read_bytes())
+        path.write_bytes(seal(lambda _, text: save({}, text) + evil, {}, header))
+    else:
+        path.write_bytes(evil)
     checkpoint, skipped = _load(tmp_path)
     assert checkpoint is not None
     assert checkpoint.step == 1
-    assert [step for step, _ in skipped] == [2]
+    reason = "it verifies but cannot be read" if sealed else "it does not match its SHA-256."
+    assert [(step, said[: len(reason)]) for step, said in skipped] == [(2, reason)]
     assert not witness.exists()

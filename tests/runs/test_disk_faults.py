@@ -81,7 +81,7 @@ def test_a_checkpoint_on_a_full_disk(small_disk: Path) -> None:
         except StorageError as error:
             failures.append(error)
         names = sorted(path.name for path in folder.iterdir())
-        assert names == [f"{step:012d}" for step in (saved - 1, saved)]
+        assert names == [f"{step:012d}.safetensors" for step in (saved - 1, saved)]
         assert _step(folder) == saved
         filler.unlink()
     assert len(failures) >= 5
@@ -137,8 +137,8 @@ def test_a_read_only_disk(small_disk: Path) -> None:
     _save(folder, 2)
     with MetricsLog(run.metrics_path) as log:
         log.append({"row": 0})
-    (folder / "000000000002" / "state.json").write_bytes(b"")
-    (folder / ".000000000003.tmp-9").mkdir()
+    (folder / "000000000002.safetensors").write_bytes(b"")
+    (folder / ".000000000003.safetensors.tmp-9").write_bytes(b"")
     _read_only(small_disk)
 
     for attempt in (
@@ -159,7 +159,7 @@ def test_a_read_only_disk(small_disk: Path) -> None:
     checkpoint, skipped = load_newest(folder, schema="1", identity={})
     assert checkpoint is not None
     assert checkpoint.step == 1
-    assert [entry.path.name for entry in skipped] == ["000000000002"]
+    assert [entry.path.name for entry in skipped] == ["000000000002.safetensors"]
 
 
 def _in_child(body: Callable[[], None]) -> None:
@@ -195,7 +195,7 @@ def test_a_file_size_limit_needs_no_root(tmp_path: Path) -> None:
 
     _in_child(limited)
     assert _step(folder) == 1
-    assert [p.name for p in folder.iterdir()] == ["000000000001"]
+    assert [p.name for p in folder.iterdir()] == ["000000000001.safetensors"]
     assert (tmp_path / "status.json").read_bytes() == b"old"
     assert [row["row"] for row in read_metrics(path)] == [0, 2]
 

@@ -49,8 +49,6 @@ def test_storage_errors_can_be_passed_between_processes() -> None:
 
 def test_temporary_files_are_removed_and_nothing_else(tmp_path: Path) -> None:
     temporary_name(tmp_path / "file").write_bytes(b"half")
-    temporary_name(tmp_path / "folder").mkdir()
-    (temporary_name(tmp_path / "folder") / "part").write_bytes(b"half")
     (tmp_path / "kept.tmp-1").write_bytes(b"")
     (tmp_path / ".hidden").write_bytes(b"")
     remove_temporaries(tmp_path)

@@ -8,7 +8,14 @@ from typing import Any
 import pytest
 
 import noisynet
-from noisynet.runs import RunDamaged, RunFolder, RunMismatch, compare_configs, find_run_folders
+from noisynet.runs import (
+    Difference,
+    RunDamaged,
+    RunFolder,
+    RunMismatch,
+    compare_configs,
+    find_run_folders,
+)
 
 _IDENTITY = ["agent", "environment", "seed"]
 _ROOT = Path(noisynet.__file__).parents[1]
@@ -30,7 +37,7 @@ def test_create_then_open_again(tmp_path: Path) -> None:
     assert names == {"config.json", "run.lock", "traces", "replay", "checkpoints"}
     before = run.config_path.stat()
     again = _open(tmp_path / "out" / "run")
-    assert again.differences == ()
+    assert again.read_config() == run.read_config()
     assert run.config_path.stat().st_ino == before.st_ino
 
 
@@ -93,19 +100,14 @@ def test_another_identity_is_rejected_with_all_differences(tmp_path: Path) -> No
     assert "environment.num_actions: the folder has 6, this command has 4" in message
     assert "may be changed:\n  frames: the folder has 1000, this command has 2000" in message
     assert "choose another --out or --name" in message
-    assert [d.identity for d in caught.value.differences] == [True, True, False]
 
 
-def test_other_differences_are_reported_and_the_folder_opens(tmp_path: Path) -> None:
+def test_other_settings_may_differ_and_are_not_changed(tmp_path: Path) -> None:
     _open(tmp_path / "run")
     run = _open(tmp_path / "run", frames=2000, extra=None)
-    assert [str(d) for d in run.differences] == [
-        "frames: the folder has 1000, this command has 2000",
-        "extra: the folder has nothing, this command has None",
-    ]
-    assert run.read_config()["frames"] == 1000
+    assert run.read_config() == {**_config(), "sizes": [3, 4]}
     run.write_config(_config(frames=2000))
-    assert _open(tmp_path / "run", frames=2000).differences == ()
+    assert _open(tmp_path / "run").read_config()["frames"] == 2000
 
 
 def test_one_and_true_are_different_settings(tmp_path: Path) -> None:
@@ -114,9 +116,9 @@ def test_one_and_true_are_different_settings(tmp_path: Path) -> None:
         _open(tmp_path / "run", seed=True)
 
 
-def test_an_identity_key_that_is_no_setting_is_rejected(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"expected keys of the configuration .* got 'sede'"):
-        RunFolder.create_or_open(tmp_path / "run", _config(), must_match=["sede"])
+def test_a_setting_whose_name_begins_like_an_identity_key_is_not_part_of_it(tmp_path: Path) -> None:
+    _open(tmp_path / "run", seeds=1)
+    _open(tmp_path / "run", seeds=2)
 
 
 def test_a_folder_with_other_files_is_not_used(tmp_path: Path) -> None:
@@ -179,8 +181,7 @@ def test_run_folders_are_found_in_order_and_do_not_nest(tmp_path: Path) -> None:
 def test_configurations_are_compared_by_dotted_key() -> None:
     stored = {"seed": 1, "learning": {"discount": 0.9, "n_step": 1}, "old": True}
     given = {"seed": 1, "learning": {"discount": 0.99, "n_step": 1}}
-    found = compare_configs(stored, given, ["learning"])
-    assert [(one.key, one.stored, one.given, one.identity) for one in found] == [
-        ("learning.discount", "0.9", "0.99", True),
-        ("old", "True", "nothing", False),
+    assert compare_configs(stored, given) == [
+        Difference("learning.discount", "0.9", "0.99"),
+        Difference("old", "True", "nothing"),
     ]

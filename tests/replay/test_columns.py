@@ -1,4 +1,4 @@
-"""Files of a memory-mapped store: sizes, space, what is found in a folder."""
+"""Columns of a replay: the layout of a row, and files: sizes, space, what a folder has."""
 
 from __future__ import annotations
 
@@ -11,7 +11,65 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
-from noisynet.replay import FrameStore
+from noisynet.config import Config, build_config
+from noisynet.replay import FrameStore, RowLayout
+
+ATARI = RowLayout((84, 84), "uint8", 18)
+
+
+def test_an_atari_row_takes_one_frame_and_eighteen_bytes() -> None:
+    assert ATARI.nbytes == 84 * 84 + 18
+
+
+def test_the_replay_of_a_run_on_atari_fits_in_seven_point_two_gigabytes(tmp_path: Path) -> None:
+    config = build_config("dqn", "atari/pong")
+    assert isinstance(config, Config)
+    slack = 2 * (config.checkpoint_period_frames // 4 + 2)  # two periods between checkpoints
+    rows = config.replay.capacity_steps + slack + 4 + 1
+    small = FrameStore(100, (84, 84), num_actions=18, slack_rows=200, folder=tmp_path)
+    disk = sum(path.stat().st_blocks * 512 for path in (tmp_path, *tmp_path.iterdir()))
+    assert disk - small.nbytes < 65_536  # partly used blocks and layout.json
+    assert rows * ATARI.nbytes + 65_536 <= 7.2e9
+
+
+def test_more_than_256_actions_take_two_bytes() -> None:
+    assert RowLayout((), "uint8", 256).nbytes + 1 == RowLayout((), "uint8", 257).nbytes
+    store = FrameStore(10, (), num_actions=30_000, stack=1)
+    store.begin(0, np.array(0, np.uint8))
+    store.append(0, 29_999, 0.0, 0.9, np.array(1, np.uint8), True)
+    assert store.columns.actions[0] == 29_999
+
+
+@pytest.mark.parametrize(
+    ("layout", "message"),
+    [
+        (((2,), "float64", 4), "'uint8' or 'float32', got 'float64'"),
+        (((0, 2), "uint8", 4), "positive sizes"),
+        (((2,), "uint8", 0), "num_actions must be in 1..32768, got 0"),
+        (((2,), "uint8", 32769), "num_actions must be in 1..32768, got 32769"),
+    ],
+)
+def test_impossible_rows_are_rejected(layout: tuple[Any, ...], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        RowLayout(*layout)
+
+
+def test_the_checksum_of_a_row_depends_on_every_column_and_on_nothing_else() -> None:
+    store = make_store(None)
+    for env in (0, 1):
+        store.begin(env, np.full((8, 8), 7, np.uint8))
+        store.append(env, 1, 1.0, 0.9, np.full((8, 8), 8, np.uint8), False)
+    before = [store.columns.checksum(slot) for slot in range(4)]
+    assert len(set(before[:2])) == 1  # the same row of another environment
+    assert len(set(before)) == 2
+    for array in store.columns.arrays.values():
+        array[2] = ~array[2] if array.dtype == np.bool_ else array[2] + 1
+        after = [store.columns.checksum(slot) for slot in range(4)]
+        assert [slot for slot in range(4) if after[slot] != before[slot]] == [2]
+        before = after
+
+
+# --- files ---------------------------------------------------------------------------------------
 
 
 class Usage(NamedTuple):
@@ -90,7 +148,7 @@ def test_a_folder_of_another_layout_is_rejected_and_kept(tmp_path: Path) -> None
     store.begin(0, np.full((8, 8), 7, np.uint8))
     with pytest.raises(ValueError, match=r"another layout \(slots: expected 58, found 56"):
         make_store(tmp_path, slack_rows=6)
-    assert store.stacks(np.array([0]), np.array([0]))[0, -1, 0, 0] == 7
+    assert store.columns.frames[0, 0] == 7
 
 
 @pytest.mark.parametrize("damage", ["cut", "missing"])
@@ -109,7 +167,7 @@ def test_a_damaged_file_is_reported(tmp_path: Path, damage: str) -> None:
     ("data", "found"),
     [
         (b"", "an empty file"),
-        (b'{"version": 1, "slo', r"""'{"version": 1, "slo'"""),
+        (b'{"version": 2, "slo', r"""'{"version": 2, "slo'"""),
         (b"\xff\xfe", r"'\\xff\\xfe'"),
         (b"[1, 2]", r"'\[1, 2\]'"),
     ],
@@ -128,4 +186,4 @@ def test_a_damaged_layout_is_reported_with_what_to_do(
 def test_an_incomplete_folder_is_made_again(tmp_path: Path) -> None:
     (tmp_path / "frames.bin").write_bytes(b"x" * 100)
     store = make_store(tmp_path)
-    assert not store.rings.frames.any()
+    assert not store.columns.frames.any()
