@@ -11,7 +11,14 @@ from importlib import metadata
 from pathlib import Path
 from typing import Final
 
-from noisynet.config import build_config, cxx_compiler, has_kernels, missing_for
+from noisynet.config import (
+    ActorCriticConfig,
+    Config,
+    build_config,
+    cxx_compiler,
+    has_kernels,
+    missing_for,
+)
 from noisynet.extras import import_extra
 
 _CORE: Final = ("torch", "numpy", "pydantic", "safetensors")
@@ -106,41 +113,31 @@ def _audit() -> str:
 
 def _train() -> str:
     """Train on Deep Sea for a few seconds, stop half-way and resume."""
-    from noisynet.loops import train
-    from noisynet.runs import RunFolder
-
     config = build_config("noisynet-dqn", "deep_sea/5", frames=2_000)
-    started = time.monotonic()
-    with tempfile.TemporaryDirectory() as parent:
-        folder = RunFolder.create_or_open(
-            Path(parent) / "run", config.model_dump(mode="json"), must_match=[]
-        )
-        with folder.lock():
-            first = train(config, folder, stop=_after(500))
-            second = train(config, folder)
-    if first.finished or not second.finished:
+    steps = iter(range(500))
+    (first, second), seconds = _run(config, lambda: next(steps, None) is None, lambda: False)
+    if first or not second:
         raise AssertionError("expected the run to stop half-way and to finish after resuming")
-    speed = config.frames / (time.monotonic() - started)
+    speed = config.frames / seconds
     return f"trained, stopped and resumed on deep_sea/5 at {speed:.0f} steps/s"
 
 
 def _train_with_workers() -> str:
     """Train A3C on Deep Sea: whether processes start and share memory."""
-    from noisynet.loops import train
-    from noisynet.runs import RunFolder
-
     config = build_config("a3c", "deep_sea/5", frames=1_000, settings=["workers=2"])
+    _, seconds = _run(config, lambda: False)
+    return f"2 workers started and trained in {seconds:.0f} s"
+
+
+def _run(
+    config: Config | ActorCriticConfig, *stops: Callable[[], bool]
+) -> tuple[list[bool], float]:
+    """Train in a temporary folder, once for each stop request: what finished, and the seconds."""
+    from noisynet.loops import open_run_folder, train
+
     with tempfile.TemporaryDirectory() as parent:
-        folder = RunFolder.create_or_open(
-            Path(parent) / "run", config.model_dump(mode="json"), must_match=[]
-        )
+        folder = open_run_folder(Path(parent) / "run", config)
         with folder.lock():
             started = time.monotonic()
-            train(config, folder)
-    return f"2 workers started and trained in {time.monotonic() - started:.0f} s"
-
-
-def _after(calls: int) -> Callable[[], bool]:
-    """A stop request that comes after so many steps."""
-    left = iter(range(calls))
-    return lambda: next(left, None) is None
+            finished = [train(config, folder, stop=stop).finished for stop in stops]
+            return finished, time.monotonic() - started

@@ -198,8 +198,7 @@ def check_initial_scale(layers: list[DetectedLayer]) -> Check:
     """At initialisation σw and σb are the same constant: σ0/√p, or 0.017 (section 3.2)."""
     wrong, seen = [], 0
     for layer in layers:
-        weight, bias = layer.get(layer.weight_sigma), layer.get(layer.bias_sigma)
-        assert weight is not None
+        (_, weight), (_, bias) = layer.weights, layer.biases
         if bias is None or weight.min() != weight.max() or bias.min() != bias.max():
             continue  # without a bias, or after training, the initial scale is unknown
         seen += 1

@@ -16,46 +16,45 @@ class DetectedLayer:
     Attributes:
         name: the qualified name of the layer.
         module: the layer itself.
-        weight_mu: the name of the mean weights within the layer.
-        weight_sigma: the name of their standard deviations.
-        bias_mu: the name of the mean biases, or None.
-        bias_sigma: the name of their standard deviations, or None.
+        weight: the names of the mean weights and of their standard deviations within the layer.
+        bias: the names of the mean biases and of theirs; empty for a layer without bias.
         transposed: whether the weights are stored as [in, out].
     """
 
     name: str
     module: nn.Module
-    weight_mu: str
-    weight_sigma: str
-    bias_mu: str | None
-    bias_sigma: str | None
+    weight: tuple[str, ...]
+    bias: tuple[str, ...] = ()
     transposed: bool = False
-
-    def get(self, name: str | None) -> Tensor | None:
-        """Return the parameter of that name, weights as [out, in]."""
-        if name is None:
-            return None
-        # Not get_parameter: functional_call replaces parameters by plain tensors.
-        parameter: Tensor = attrgetter(name)(self.module).detach()
-        return parameter.t() if self.transposed and parameter.dim() == 2 else parameter
 
     @property
     def weights(self) -> tuple[Tensor, Tensor]:
         """μw and σw, each [out, in]."""
-        mu, sigma = self.get(self.weight_mu), self.get(self.weight_sigma)
-        assert mu is not None
-        assert sigma is not None
+        mu, sigma = map(self._get, self.weight)
+        return (mu.t(), sigma.t()) if self.transposed else (mu, sigma)
+
+    @property
+    def biases(self) -> tuple[Tensor, Tensor] | tuple[None, None]:
+        """μb and σb, each [out]; None for a layer without bias."""
+        if not self.bias:
+            return None, None
+        mu, sigma = map(self._get, self.bias)
         return mu, sigma
+
+    def _get(self, name: str) -> Tensor:
+        # Not get_parameter: functional_call replaces parameters by plain tensors.
+        parameter: Tensor = attrgetter(name)(self.module)
+        return parameter.detach()
 
     @property
     def sigmas(self) -> list[str]:
         """The names of the standard deviations."""
-        return [name for name in (self.weight_sigma, self.bias_sigma) if name is not None]
+        return [*self.weight[1:], *self.bias[1:]]
 
     @property
     def parameters(self) -> list[str]:
         """The names of the means and the standard deviations."""
-        return [n for n in (self.weight_mu, self.bias_mu) if n is not None] + self.sigmas
+        return [*self.weight[:1], *self.bias[:1], *self.sigmas]
 
 
 def find_noisy_layers(module: nn.Module) -> list[DetectedLayer]:
@@ -66,10 +65,9 @@ def find_noisy_layers(module: nn.Module) -> list[DetectedLayer]:
         weights = [pair for pair in pairs if layer.get_parameter(pair[1]).dim() == 2]
         biases = [pair for pair in pairs if layer.get_parameter(pair[1]).dim() == 1]
         if weights:
-            mu, sigma = weights[0]
-            bias_mu, bias_sigma = biases[0] if biases else (None, None)
-            transposed = _is_transposed(layer, mu, bias_mu)
-            found.append(DetectedLayer(name, layer, mu, sigma, bias_mu, bias_sigma, transposed))
+            weight, bias = weights[0], biases[0] if biases else ()
+            transposed = _is_transposed(layer, weight[0], bias[0] if bias else None)
+            found.append(DetectedLayer(name, layer, weight, bias, transposed))
     return found
 
 

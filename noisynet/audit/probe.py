@@ -44,9 +44,7 @@ class Probe:
     def solve(self, outputs: Tensor) -> NoiseSample:
         """Solve for ε, given the layer's outputs [3 + units, out] or [3 + units, rows, out]."""
         mu, sigma = self.layer.weights
-        bias_mu, bias_sigma = (
-            self.layer.get(name) for name in (self.layer.bias_mu, self.layer.bias_sigma)
-        )
+        bias_mu, bias_sigma = self.layer.biases
         expected = F.linear(self.inputs.to(mu.dtype), mu, bias_mu)
         outputs = outputs[:, None] if outputs.dim() == 2 else outputs
         centred = (outputs - expected[:, None]).float()  # [3 + units, rows, out]
@@ -70,8 +68,7 @@ def _measurable_entries(layer: DetectedLayer) -> tuple[slice, Tensor]:
 
     In a trained layer some σ are almost zero. Dividing by them would amplify rounding errors.
     """
-    sigma, bias = layer.get(layer.weight_sigma), layer.get(layer.bias_sigma)
-    assert sigma is not None
+    (_, sigma), (_, bias) = layer.weights, layer.biases
     size = sigma.abs().float()
     outputs, inputs = size.shape
     threshold = 1e-3 * float(size.median())

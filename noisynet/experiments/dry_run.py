@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -14,98 +13,21 @@ from noisynet.experiments.throughput import Throughput, measure_throughputs, shi
 
 
 @dataclass(frozen=True)
-class RunGroup:
-    """The runs of one agent, with one variant, in one family of environments.
-
-    Attributes:
-        name: the agent with its variant, and the family.
-        runs: with their progress.
-        throughput: of the agent in the family; None if it is unknown.
-    """
-
-    name: str
-    runs: tuple[tuple[RunSpec, Progress], ...]
-    throughput: Throughput | None
-
-    @property
-    def left(self) -> list[tuple[RunSpec, Progress]]:
-        """The runs that are not done."""
-        return [run for run in self.runs if run[1].state is not ProgressState.DONE]
-
-    @property
-    def seconds_left(self) -> float | None:
-        """The time that is left, one run after the other; None if it is unknown."""
-        if self.throughput is None:
-            return None if self.left else 0.0
-        return sum(self.throughput.seconds_left(spec, done.frames) for spec, done in self.left)
-
-    def __str__(self) -> str:
-        states = Counter(progress.state for _, progress in self.runs)
-        text = ", ".join(f"{states[s]:,} {s.value}" for s in ProgressState if states[s])
-        seconds = self.seconds_left
-        if seconds is None:
-            text += "; time unknown"
-        elif self.left and self.throughput:
-            text += f"; {format_duration(seconds)} ({self.throughput.source})"
-        return f"{counted(len(self.runs), 'run'):>10}: {text}"
-
-
-@dataclass(frozen=True)
 class DryRun:
     """What a sweep would do. `str()` returns the text that `--dry-run` prints.
 
     Attributes:
-        plan: the runs.
-        groups: the same, by agent and family.
-        slots: how many cores, or runs at once, share the work.
+        text: that.
+        core_seconds: the time that is left on one core, of the runs with known throughput.
         exit_code: success, as of a sweep.
     """
 
-    plan: Plan
-    groups: tuple[RunGroup, ...]
-    slots: int
+    text: str
+    core_seconds: float
     exit_code: ClassVar[int] = 0
 
-    @property
-    def core_seconds(self) -> float:
-        """The time that is left on one core, of the groups with known throughput."""
-        return sum(
-            (group.seconds_left or 0.0) * min(group.runs[0][0].processes, self.slots)
-            for group in self.groups
-        )
-
     def __str__(self) -> str:
-        return "\n".join([self._head(), *self._lines(), self._total()])
-
-    def _head(self) -> str:
-        specs = self.plan.specs
-        parts = (
-            counted(len({spec.label for spec in specs}), "agent"),
-            counted(len({spec.environment for spec in specs}), "environment"),
-            counted(len({spec.seed for spec in specs}), "seed"),
-        )
-        left = sum(
-            max(0, spec.frames - progress.frames)
-            for group in self.groups
-            for spec, progress in group.left
-        )
-        total = sum(spec.frames for spec in specs)
-        runs = counted(len(specs), "run")
-        return f"{self.plan.name}: {runs} ({', '.join(parts)}), {total:,} frames, {left:,} left"
-
-    def _lines(self) -> Iterator[str]:
-        width = max(len(group.name) for group in self.groups)
-        return (f"  {group.name:<{width}} {group}" for group in self.groups)
-
-    def _total(self) -> str:
-        if not any(group.left for group in self.groups):
-            return "every run is done"
-        unknown = sum(len(group.left) for group in self.groups if group.seconds_left is None)
-        rest = f"{counted(unknown, 'run')} of unknown throughput"
-        if not self.core_seconds:
-            return rest
-        time = format_duration(self.core_seconds / self.slots)
-        return f"about {time} on {counted(self.slots, 'core')}" + (f", plus {rest}" * bool(unknown))
+        return self.text
 
 
 def make_dry_run(plan: Plan, *, cores: int, jobs: int | None = None) -> DryRun:
@@ -116,14 +38,59 @@ def make_dry_run(plan: Plan, *, cores: int, jobs: int | None = None) -> DryRun:
         cores: of this machine.
         jobs: how many runs at once, None for as many as the cores allow.
     """
-    runs: dict[tuple[str, str], list[tuple[RunSpec, Progress]]] = {}
+    groups: dict[tuple[str, str], list[tuple[RunSpec, Progress]]] = {}
     for spec in plan.specs:
-        found = runs.setdefault((spec.label, spec.family), [])
-        found.append((spec, read_progress(spec, check_lock=False)))
-    measured = measure_throughputs(plan.out)
-    groups = []
-    for (label, family), found in runs.items():
-        agent = found[0][0].agent
-        throughput = measured.get((agent, family)) or shipped_throughput(agent, family)
-        groups.append(RunGroup(f"{label} on {family}", tuple(found), throughput))
-    return DryRun(plan, tuple(groups), cores if jobs is None else min(cores, jobs))
+        progress = read_progress(spec, check_lock=False)
+        groups.setdefault((f"{spec.label} on {spec.family}", spec.agent), []).append(
+            (spec, progress)
+        )
+    slots, measured = cores if jobs is None else min(cores, jobs), measure_throughputs(plan.out)
+    width = max(len(name) for name, _ in groups)
+    lines, core_seconds, frames_left, unknown, not_done = [], 0.0, 0, 0, 0
+    for (name, agent), runs in groups.items():
+        first, left = runs[0][0], [run for run in runs if run[1].state is not ProgressState.DONE]
+        throughput = measured.get((agent, first.family)) or shipped_throughput(agent, first.family)
+        lines.append(f"  {name:<{width}} {_group_line(runs, left, throughput)}")
+        frames_left += sum(max(0, spec.frames - progress.frames) for spec, progress in left)
+        not_done += len(left)
+        if throughput is None:
+            unknown += len(left)
+        else:
+            core_seconds += _seconds_left(left, throughput) * min(first.processes, slots)
+    total = f"about {format_duration(core_seconds / slots)} on {counted(slots, 'core')}"
+    if unknown:
+        rest = f"{counted(unknown, 'run')} of unknown throughput"
+        total = f"{total}, plus {rest}" if core_seconds else rest
+    lines.append(total if not_done else "every run is done")
+    return DryRun("\n".join([f"{_head(plan)}, {frames_left:,} left", *lines]), core_seconds)
+
+
+def _head(plan: Plan) -> str:
+    axes = (
+        counted(len({spec.label for spec in plan.specs}), "agent"),
+        counted(len({spec.environment for spec in plan.specs}), "environment"),
+        counted(len({spec.seed for spec in plan.specs}), "seed"),
+    )
+    frames = sum(spec.frames for spec in plan.specs)
+    return f"{plan.name}: {counted(len(plan.specs), 'run')} ({', '.join(axes)}), {frames:,} frames"
+
+
+def _group_line(
+    runs: list[tuple[RunSpec, Progress]],
+    left: list[tuple[RunSpec, Progress]],
+    throughput: Throughput | None,
+) -> str:
+    """The states of the runs of one agent in one family, and the time of those that are left."""
+    states = Counter(progress.state for _, progress in runs)
+    text = ", ".join(f"{states[state]:,} {state.value}" for state in ProgressState if states[state])
+    if left and throughput is None:
+        text += "; time unknown"
+    elif left and throughput is not None:
+        seconds = _seconds_left(left, throughput)
+        text += f"; {format_duration(seconds)} ({throughput.source})"
+    return f"{counted(len(runs), 'run'):>10}: {text}"
+
+
+def _seconds_left(left: list[tuple[RunSpec, Progress]], throughput: Throughput) -> float:
+    """One run after the other."""
+    return sum(throughput.seconds_left(spec, progress.frames) for spec, progress in left)

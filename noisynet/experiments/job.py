@@ -102,18 +102,17 @@ class Job:
         elif self.state is JobState.LOCKED and time.monotonic() - self._read_at > LOCK_POLL_SECONDS:
             self._read_folder()
 
-    def stop(self) -> None:
-        """Ask the process to write a checkpoint and exit. A waiting job is not started any more."""
+    def stop(self, *, kill: bool = False) -> None:
+        """Ask the process to write a checkpoint and exit. A waiting job is not started any more.
+
+        Args:
+            kill: kill the process instead; its last checkpoint is kept.
+        """
         already, self._stopping = self._stopping, True
         if self._process is None and not self.state.ended:
             self.state = JobState.STOPPED
-        elif self._process is not None and not already:  # a second signal would skip the checkpoint
-            self._process.terminate()
-
-    def kill(self) -> None:
-        """Kill the process. Its last checkpoint is kept."""
-        if self._process is not None:
-            self._process.kill()
+        elif self._process is not None and (kill or not already):
+            self._process.stop(kill=kill)  # a second SIGTERM would skip the checkpoint
 
     # --- state ------------------------------------------------------------------------------------
 

@@ -96,9 +96,7 @@ class PlanReader:
 
     Args:
         document: the parsed TOML.
-        agents: overrides the plan's: names or patterns, as a list or comma-separated; "all".
-        environments: overrides the plan's: names, as a list or comma-separated.
-        seeds: overrides the plan's: how many, or which: "0,7" or "3-5".
+        agents: overrides the plan's, as do `environments` and `seeds`; see `build_plan`.
 
     Attributes:
         errors: of the plan; the other attributes are its valid part.

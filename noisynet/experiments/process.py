@@ -74,11 +74,8 @@ class Process(Protocol):
     def poll(self) -> Exit | None:
         """How it ended; None if it has not."""
 
-    def terminate(self) -> None:
-        """Ask it to write a checkpoint and exit."""
-
-    def kill(self) -> None:
-        """Kill it. Its last checkpoint is kept."""
+    def stop(self, *, kill: bool) -> None:
+        """Ask it to write a checkpoint and exit; or kill it, which keeps its last checkpoint."""
 
 
 class LocalProcess:
@@ -132,14 +129,9 @@ class LocalProcess:
         error = error or f"the process exited with code {code} and no error message"
         return Exit(code, read_progress(self._spec), killed_by, error, self._where)
 
-    def terminate(self) -> None:
-        """Ask it to write a checkpoint and exit."""
-        self._process.terminate()
-
-    def kill(self) -> None:
-        """Kill it. Its last checkpoint is kept."""
-        self._process.kill()
-        self._process.wait()
+    def stop(self, *, kill: bool) -> None:
+        """Send SIGTERM or SIGKILL."""
+        self._process.send_signal(signal.SIGKILL if kill else signal.SIGTERM)
 
 
 def _error_message(path: Path) -> str:

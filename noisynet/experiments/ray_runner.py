@@ -30,9 +30,7 @@ class RayRunner(Runner):
     """Runs every job of a plan as a Ray task, which Ray queues until a node has the cores.
 
     Args:
-        plan: the runs.
-        options: how processes are started.
-        display: shows the progress.
+        plan: as for `Runner`, like `options` and `display`.
         address: of the cluster; None for RAY_ADDRESS, or a new local cluster.
         max_jobs: how many runs at once; None for as many as the cluster allows.
 
@@ -84,15 +82,7 @@ class RayRunner(Runner):
 
 
 class RayTask:
-    """A process on a node of the cluster, within a Ray task.
-
-    Args:
-        ray: the module.
-        spec: the run.
-        options: how the process is started.
-        cores: of the task.
-        threads: OMP_NUM_THREADS of the process.
-    """
+    """A process on a node of the cluster, within a task of so many cores: see `run_process`."""
 
     def __init__(
         self, ray: Any, spec: RunSpec, options: ProcessOptions, cores: int, threads: int
@@ -126,15 +116,12 @@ class RayTask:
             killed_by = kind if kind in _LOST else ""
             return Exit(-signal.SIGKILL, read_progress(self._spec), killed_by, message)
 
-    def terminate(self) -> None:
-        """Interrupt the task, which waits for the checkpoint of its process."""
-        self._ray.cancel(self._task, force=False)
-
-    def kill(self) -> None:
-        """Kill the task's worker, and do not wait for it."""
-        self._ray.cancel(self._task, force=True)
-        self._result = Future()
-        self._result.set_exception(ConnectionError("killed"))
+    def stop(self, *, kill: bool) -> None:
+        """Interrupt the task, which waits for a checkpoint; or kill its worker and do not wait."""
+        self._ray.cancel(self._task, force=kill)
+        if kill:
+            self._result = Future()
+            self._result.set_exception(ConnectionError("killed"))
 
 
 def run_process(spec: RunSpec, options: ProcessOptions, threads: int) -> Exit:
@@ -155,7 +142,7 @@ def run_process(spec: RunSpec, options: ProcessOptions, threads: int) -> Exit:
             time.sleep(_POLL_SECONDS)
         return ended
     except (KeyboardInterrupt, SystemExit):  # cancelled: wait for the checkpoint
-        process.terminate()
+        process.stop(kill=False)
         process.wait()
         raise
 

@@ -73,10 +73,8 @@ class Runner:
 
     def _poll(self, stop: StopRequest) -> None:
         for job in self.jobs:
-            if stop.immediate:
-                job.kill()
             if stop():
-                job.stop()
+                job.stop(kill=stop.immediate)
             job.poll()
         if not stop():
             self.start_jobs()

@@ -1,10 +1,13 @@
-"""The audit of any network or agent: finds out which library it is from."""
+"""The audit of any network or agent, of whichever library, and of saved ones."""
 
 from __future__ import annotations
 
 import importlib
+import pickle
 from pathlib import Path
 from typing import Any, Final
+
+import torch
 
 from noisynet.audit import NoiseReport, audit_network
 
@@ -59,3 +62,27 @@ def load_agent(library: str, path: Path) -> Any:
             f"expected one of {', '.join(LIBRARIES)} before the colon, got {library!r}"
         )
     return importlib.import_module(f"noisynet.integrations.{library}").load(path)
+
+
+def load_saved(path: str | Path, kinds: tuple[type, ...], description: str, variable: str) -> Any:
+    """Load an agent that `torch.save` wrote whole, on the CPU; see `load_agent` for the risk.
+
+    Args:
+        path: the file.
+        kinds: the classes to accept.
+        description: what they are, for error messages.
+        variable: what to call the object in the `torch.save` line of error messages.
+
+    Raises:
+        ValueError: the file contains something else, such as a `state_dict`.
+    """
+    expected = f"expected {description}, saved whole, in {path}"
+    hint = f"save it with torch.save({variable}, path)."
+    try:
+        found = torch.load(path, map_location="cpu", weights_only=False)
+    except (pickle.UnpicklingError, EOFError) as error:
+        raise ValueError(f"{expected}, got a file that cannot be read: {error}; {hint}") from error
+    if not isinstance(found, kinds):
+        state = " (a state_dict?)" if isinstance(found, dict) else ""
+        raise ValueError(f"{expected}, got a {type(found).__name__}{state}; {hint}")
+    return found

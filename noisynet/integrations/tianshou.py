@@ -28,7 +28,7 @@ from torch import nn
 from noisynet.audit import Contract, NoiseReport, SyntheticData, audit_network
 from noisynet.audit.detect import first_layer
 from noisynet.extras import extra
-from noisynet.integrations.saved import load_saved
+from noisynet.integrations.dispatch import load_saved
 from noisynet.layers import Noise, make_noisy, noise_off, noisy_layers, resample_noise
 
 with extra("tianshou"):
@@ -267,13 +267,7 @@ def audit(
 
 
 def load(path: str | Path) -> Any:
-    """Load an algorithm or a policy that `torch.save` wrote.
-
-    The file is unpickled, which can execute arbitrary code. Load only files that you trust.
-
-    Raises:
-        ValueError: the file contains something else, such as a `state_dict`.
-    """
+    """Load an algorithm or a policy that `torch.save` wrote; see `load_agent` for the risk."""
     description = "a deep Q-learning algorithm of Tianshou, or its policy"
     return load_saved(path, AGENTS, description, "algorithm")
 

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from noisynet.audit import Contract, NoiseReport, SyntheticData, audit_network
 from noisynet.audit.detect import find_noisy_layers, first_layer
 from noisynet.extras import extra
-from noisynet.integrations.saved import load_saved
+from noisynet.integrations.dispatch import load_saved
 from noisynet.layers import (
     Noise,
     held_noise,
@@ -148,8 +148,7 @@ def audit(
             network's first layer is linear.
         environments: the number of parallel environments.
         contract: when the acting noise must be resampled.
-        noise: the declared kind of noise of TorchRL's layers; `NoisyLinear` of this package has its
-            own.
+        noise: the declared kind of noise of TorchRL's layers; `NoisyLinear` has its own.
         updates: how many updates to run, with four actions before each.
 
     Raises:
@@ -213,7 +212,7 @@ def separate_passes(loss: Loss) -> Iterator[dict[str, nn.Module]]:
             f"{type(online).__name__} without any; build it from NoisyNetwork."
         )
     target = _target_network(loss) if loss.delay_value else None
-    mean = attrgetter(".".join(filter(None, (layers[0].name, layers[0].weight_mu))))
+    mean = attrgetter(".".join(filter(None, (layers[0].name, layers[0].weight[0]))))
     forward = online.forward
 
     def route(*arguments: Any, **keywords: Any) -> Any:
@@ -233,13 +232,7 @@ def separate_passes(loss: Loss) -> Iterator[dict[str, nn.Module]]:
 
 
 def load(path: str | Path) -> Loss:
-    """Load a loss that `torch.save` wrote.
-
-    The file is unpickled, which can execute arbitrary code. Load only files that you trust.
-
-    Raises:
-        ValueError: the file contains something else, such as a `state_dict`.
-    """
+    """Load a loss that `torch.save` wrote; see `load_agent` for the risk."""
     return load_saved(path, AGENTS, "a DQNLoss or DistributionalDQNLoss", "loss")
 
 

@@ -14,7 +14,7 @@ def test_noisy_linear_is_detected_with_and_without_bias() -> None:
     assert (first.name, second.name) == ("0", "2")
     assert first.parameters == ["weight_mu", "bias_mu", "weight_sigma", "bias_sigma"]
     assert second.parameters == ["weight_mu", "weight_sigma"]
-    assert second.get(second.bias_mu) is None
+    assert second.biases == (None, None)
     assert not first.transposed
 
 

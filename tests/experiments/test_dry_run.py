@@ -71,10 +71,9 @@ def test_estimates_of_shipped_throughputs(tmp_path: Path) -> None:
 def test_each_worker_counts_as_a_core(tmp_path: Path) -> None:
     plan = build_plan("classic", out=tmp_path, agents="a3c", environments="deep_sea/4", seeds=2)
     write_logs(plan.specs[0], "finished", 200_000)
-    found = make_dry_run(plan, cores=2)
-    (group,) = found.groups
-    assert group.seconds_left is not None
-    assert found.core_seconds == 2 * group.seconds_left
+    alone, both = (make_dry_run(plan, cores=cores) for cores in (1, 2))
+    assert plan.specs[1].processes == 4
+    assert both.core_seconds == 2 * alone.core_seconds > 0
 
 
 def test_a_dry_run_creates_nothing(tmp_path: Path) -> None:

@@ -51,9 +51,7 @@ class Killed:
         progress = Progress(ProgressState.UNFINISHED, self.frames)
         return Exit(-signal.SIGKILL, progress, "SIGKILL")
 
-    def terminate(self) -> None: ...
-
-    def kill(self) -> None: ...
+    def stop(self, *, kill: bool) -> None: ...
 
 
 def test_a_run_without_progress_is_retried_and_progress_resets_the_count(spec: RunSpec) -> None:

@@ -53,10 +53,7 @@ def test_the_error_is_that_of_the_newest_process(spec: RunSpec, code: str, error
 def test_an_end_by_a_signal_names_it(spec: RunSpec, number: signal.Signals) -> None:
     process = start(spec, "import time; time.sleep(600)")
     assert process.poll() is None
-    if number is signal.SIGKILL:
-        process.kill()
-    else:
-        process.terminate()
+    process.stop(kill=number is signal.SIGKILL)
     assert process.wait().killed_by == number.name
 
 
