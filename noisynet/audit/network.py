@@ -165,7 +165,7 @@ class _AuditRun:
             self.gradients.setdefault(key, 0.0)
 
             def note(gradient: Tensor, key: str = key) -> None:
-                self.gradients[key] = max(self.gradients[key], float(gradient.abs().max()))
+                self.gradients[key] = max(self.gradients[key], float(gradient.detach().abs().max()))
 
             if parameter.requires_grad:
                 handles.append(parameter.register_hook(note))
