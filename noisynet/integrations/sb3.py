@@ -1,4 +1,6 @@
-"""NoisyNet policies for Stable-Baselines3: DQN (plain and dueling), QR-DQN, A2C and PPO.
+"""NoisyNet policies for Stable-Baselines3: DQN (plain and dueling), A2C, PPO, DDPG and TD3.
+
+With sb3-contrib, QR-DQN and TRPO too.
 
     from stable_baselines3 import DQN
     from noisynet.integrations.sb3 import NoisyDQNPolicy
@@ -7,8 +9,9 @@
 
 Stable-Baselines3 collects data in eval mode. Layers that gate noise on `module.training` explore
 without noise there; `NoisyLinear` does not depend on train/eval. Importing this module extends the
-algorithms: a model with one of these policies sets ε to 0, and tells its policy when a roll-out
-begins and which environment each row of a batch came from. Other models are not affected.
+algorithms: a model with one of these policies sets ε to 0 and action noise to None, and tells its
+policy when a roll-out begins and which environment each row of a batch came from. Other models are
+not affected.
 """
 
 from __future__ import annotations
@@ -16,22 +19,24 @@ from __future__ import annotations
 import functools
 import inspect
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from types import MethodType
 from typing import Any, Final
 
 import numpy as np
 import torch
+from torch import nn
 
 from noisynet.extras import extra
 
 with extra("sb3"):
-    from stable_baselines3 import A2C, DQN, PPO
+    from stable_baselines3 import A2C, DQN, PPO, TD3
     from stable_baselines3.common.on_policy_algorithm import OnPolicyAlgorithm
     from stable_baselines3.common.utils import LinearSchedule
 
 from noisynet.integrations.sb3_actor_critic import NoisyActorCriticPolicy
 from noisynet.integrations.sb3_audit import AGENTS, audit, load
+from noisynet.integrations.sb3_continuous import NoisyTD3Policy
 from noisynet.integrations.sb3_value import (
     NatureConvolutions,
     NoisyDQNPolicy,
@@ -40,9 +45,9 @@ from noisynet.integrations.sb3_value import (
 )
 
 try:
-    from sb3_contrib import QRDQN
+    from sb3_contrib import QRDQN, TRPO
 except ImportError:  # sb3-contrib is optional
-    QRDQN = None
+    QRDQN = TRPO = None
 else:
     from noisynet.integrations.sb3_qrdqn import NoisyQRDQNPolicy
 
@@ -53,6 +58,7 @@ __all__ = [
     "NoisyDQNPolicy",
     "NoisyDuelingDQNPolicy",
     "NoisyQNetwork",
+    "NoisyTD3Policy",
     "audit",
     "load",
 ]
@@ -73,18 +79,31 @@ def _disable_epsilon(model: Any) -> None:
     model.exploration_schedule = LinearSchedule(0.0, 0.0, model.exploration_fraction)
 
 
+def _disable_action_noise(model: Any) -> None:
+    """Set the action noise to None, with a warning if the user chose one."""
+    if model.action_noise is not None:
+        message = f"action_noise={model.action_noise!r} is ignored and set to None: a noisy policy "
+        message += "explores by its weights. Omit action_noise."
+        warnings.warn(message, UserWarning, stacklevel=2)
+        model.action_noise = None
+
+
+_ON_POLICY: Final = tuple(each for each in (A2C, PPO, TRPO) if each is not None)
+
+
 def _connect_rollout_buffer(model: Any) -> None:
     """Make the roll-out buffer tell the policy when a roll-out begins, and whose rows it samples.
 
     Only the buffer has this information. The functions are bound to the model, so that a copy of
     the model gets its own.
     """
-    if not isinstance(model, (A2C, PPO)):
+    if not isinstance(model, _ON_POLICY):
         raise TypeError(
-            f"NoisyActorCriticPolicy expected A2C or PPO, got {type(model).__name__}, which would "
-            "not learn with the noise of its roll-outs"
+            f"NoisyActorCriticPolicy expected A2C, PPO or TRPO, got {type(model).__name__}, which "
+            "would not learn with the noise of its roll-outs"
         )
     model.rollout_buffer.reset = MethodType(_reset, model)
+    model.rollout_buffer.get = MethodType(_get, model)
     model.rollout_buffer._get_samples = MethodType(_get_samples, model)
 
 
@@ -94,10 +113,18 @@ def _reset(model: Any) -> None:
     model.policy.begin_rollout(buffer.n_envs)
 
 
+def _get(model: Any, batch_size: int | None = None) -> Iterator[Any]:
+    buffer = model.rollout_buffer
+    yield from type(buffer).get(buffer, batch_size)
+    model.policy.set_batch_environments(None)
+
+
 def _get_samples(model: Any, rows: np.ndarray[Any, Any], *rest: Any) -> Any:
     buffer = model.rollout_buffer
     if buffer.n_envs > 1:  # the buffer is flattened environment by environment
-        model.policy.set_batch_environments(torch.as_tensor(rows // buffer.buffer_size))
+        environments = torch.as_tensor(rows // buffer.buffer_size)
+        stride = getattr(model, "sub_sampling_factor", 1)  # of TRPO
+        model.policy.set_batch_environments(environments, stride)
     return type(buffer)._get_samples(buffer, rows, *rest)
 
 
@@ -114,6 +141,20 @@ def _extend(algorithm: Any, policy: Any, prepare: Callable[[Any], None]) -> None
     algorithm._setup_model = set_up_and_prepare
 
 
+def _recommend_cpu_for_noisy_policies() -> None:
+    """Extend the library's warning about small networks on a GPU, which knows policies by name."""
+    recommend = OnPolicyAlgorithm._maybe_recommend_cpu
+
+    @functools.wraps(recommend)
+    def recommend_for_noisy_too(self: Any, mlp_class_name: str = "ActorCriticPolicy") -> None:
+        noisy = isinstance(self.policy, NoisyActorCriticPolicy)
+        if noisy and not any(isinstance(layer, nn.Conv2d) for layer in self.policy.modules()):
+            mlp_class_name = self.policy_class.__name__
+        recommend(self, mlp_class_name)
+
+    OnPolicyAlgorithm._maybe_recommend_cpu = recommend_for_noisy_too
+
+
 _OBSERVATIONS: Final = ("Mlp", "Cnn", "MultiInput")  # each policy class handles all of them
 
 
@@ -123,11 +164,14 @@ def _register(algorithm: Any, policy: Any, prefix: str = "Noisy") -> None:
 
 
 _extend(DQN, NoisyDQNPolicy, _disable_epsilon)
+_extend(TD3, NoisyTD3Policy, _disable_action_noise)  # and DDPG, which is a TD3
 _extend(OnPolicyAlgorithm, NoisyActorCriticPolicy, _connect_rollout_buffer)
+_recommend_cpu_for_noisy_policies()
 _register(DQN, NoisyDQNPolicy)
 _register(DQN, NoisyDuelingDQNPolicy, "NoisyDueling")
-_register(A2C, NoisyActorCriticPolicy)
-_register(PPO, NoisyActorCriticPolicy)
+_register(TD3, NoisyTD3Policy)
+for _algorithm in _ON_POLICY:
+    _register(_algorithm, NoisyActorCriticPolicy)
 if QRDQN is not None:
     _extend(QRDQN, NoisyQRDQNPolicy, _disable_epsilon)
     _register(QRDQN, NoisyQRDQNPolicy)

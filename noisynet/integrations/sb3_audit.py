@@ -1,4 +1,4 @@
-"""The audit of Stable-Baselines3 models: DQN, QR-DQN, A2C and PPO with any noisy layers."""
+"""The audit of Stable-Baselines3 models with any noisy layers."""
 
 from __future__ import annotations
 
@@ -13,31 +13,40 @@ from typing import Any, Final
 
 import numpy as np
 import torch
-from stable_baselines3 import A2C, DQN, PPO
+from stable_baselines3 import A2C, DDPG, DQN, PPO, TD3
 from stable_baselines3.common.logger import Logger
 from stable_baselines3.common.on_policy_algorithm import OnPolicyAlgorithm
 from stable_baselines3.common.utils import polyak_update
-from torch import Tensor
+from torch import Tensor, nn
 
 from noisynet.audit import NoiseReport, SyntheticData, audit_network
 from noisynet.audit.checks import ACTIONS_PER_UPDATE
 
 try:
-    from sb3_contrib import QRDQN
+    from sb3_contrib import QRDQN, TRPO
 except ImportError:  # sb3-contrib is optional
-    QRDQN = None
+    QRDQN = TRPO = None
 
-AGENTS: Final = (DQN, A2C, PPO) if QRDQN is None else (DQN, QRDQN, A2C, PPO)
+AGENTS: Final = tuple(each for each in (DQN, QRDQN, A2C, PPO, TRPO, DDPG, TD3) if each is not None)
 """The algorithms that `audit` accepts."""
 
 _NAMES: Final = ", ".join(agent.__name__ for agent in AGENTS)
 
+# What the audited copy has instead of the model's settings; others have no such setting.
+_ON_POLICY: Final[dict[str, Any]] = {"n_steps": ACTIONS_PER_UPDATE}
+# The steps of TRPO are large for so few actions: σ would soon be too small to measure the noise.
+_TRPO: Final[dict[str, Any]] = {
+    "target_kl": 1e-5,
+    "learning_rate": 1e-5,
+    "sub_sampling_factor": 1,
+}
 # Synthetic transitions do not fit a custom replay buffer, and a small buffer is enough.
 _SMALL_REPLAY: Final[dict[str, Any]] = {
     "buffer_size": 256,
     "replay_buffer_class": None,
     "replay_buffer_kwargs": {},
 }
+_OFF_POLICY: Final[dict[str, Any]] = {**_SMALL_REPLAY, "policy_delay": 1}  # TD3 trains the actor
 
 
 def audit(model: Any, *, updates: int = 100) -> NoiseReport:
@@ -47,7 +56,7 @@ def audit(model: Any, *, updates: int = 100) -> NoiseReport:
     synthetic observations. The model and the global random streams do not change.
 
     Args:
-        model: a DQN, QR-DQN, A2C or PPO model with noisy layers in its policy.
+        model: a model of one of `AGENTS` with noisy layers in its policy.
         updates: how many updates to run, with four actions before each.
 
     Raises:
@@ -55,10 +64,11 @@ def audit(model: Any, *, updates: int = 100) -> NoiseReport:
     """
     if not isinstance(model, AGENTS):
         raise TypeError(f"expected a model of {_NAMES}, got a {type(model).__name__}")
-    file, changed = io.BytesIO(), {"n_envs": 1, "seed": None}
+    file, on_policy = io.BytesIO(), isinstance(model, OnPolicyAlgorithm)
     model.save(file)
-    on_policy = isinstance(model, OnPolicyAlgorithm)
-    changed |= {"n_steps": ACTIONS_PER_UPDATE} if on_policy else _SMALL_REPLAY
+    changed = {"n_envs": 1, "seed": None, **(_ON_POLICY if on_policy else _OFF_POLICY)}
+    if TRPO is not None and isinstance(model, TRPO):
+        changed |= _TRPO
     with _preserve_global_streams():
         copy = type(model).load(file, custom_objects=changed, device=model.device)
         copy.set_logger(Logger(folder=None, output_formats=[]))
@@ -78,8 +88,7 @@ def _preserve_global_streams() -> Iterator[None]:
 
 
 def _audit_off_policy(model: Any, updates: int) -> NoiseReport:
-    kind = "q_net" if isinstance(model, DQN) else "quantile_net"
-    online, target = (getattr(model.policy, name) for name in (kind, f"{kind}_target"))
+    online, target = _networks(model)
     data = SyntheticData()
     for _ in range(model.replay_buffer.buffer_size):
         model.replay_buffer.add(
@@ -100,6 +109,19 @@ def _audit_off_policy(model: Any, updates: int) -> NoiseReport:
         contract="action",
         updates=updates,
     )
+
+
+def _networks(model: Any) -> tuple[nn.Module, nn.Module]:
+    """The online and the target network; those of DDPG and TD3 consist of actor and critics."""
+    policy = model.policy
+    if isinstance(model, TD3):
+        return (
+            nn.ModuleDict({"actor": policy.actor, "critic": policy.critic}),
+            nn.ModuleDict({"actor": policy.actor_target, "critic": policy.critic_target}),
+        )
+    if isinstance(model, DQN):
+        return policy.q_net, policy.q_net_target
+    return policy.quantile_net, policy.quantile_net_target
 
 
 def _audit_on_policy(model: Any, updates: int) -> NoiseReport:
@@ -161,11 +183,17 @@ def load(path: str | Path) -> Any:
 
 def _algorithm(path: str | Path, settings: dict[str, Any], weights: dict[str, Tensor]) -> Any:
     """Infer the algorithm from weights and settings: the file does not name it."""
-    if any(name.startswith("quantile_net.") for name in weights) and QRDQN is not None:
+    networks, policy = {name.partition(".")[0] for name in weights}, settings.get("policy_class")
+    if "quantile_net" in networks and QRDQN is not None:
         return QRDQN
-    if any(name.startswith("q_net.") for name in weights):
+    if "q_net" in networks:
         return DQN
-    policy = settings.get("policy_class") or {}
-    if "rollout_buffer_class" in settings and "sb3_contrib" not in policy.get("__module__", ""):
+    if "actor_target" in networks:  # DDPG is a TD3 without its three tricks
+        tricks = settings["policy_delay"] != 1 or settings["target_noise_clip"] != 0
+        return TD3 if tricks else DDPG
+    if "cg_max_steps" in settings and TRPO is not None:
+        return TRPO
+    from_contrib = "sb3_contrib" in (policy or {}).get("__module__", "")
+    if "rollout_buffer_class" in settings and not from_contrib:
         return PPO if "clip_range" in settings else A2C
     raise ValueError(f"expected a model of {_NAMES} in {path}, got another algorithm")

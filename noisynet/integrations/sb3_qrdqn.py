@@ -2,27 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from sb3_contrib.qrdqn.policies import QRDQNPolicy, QuantileNetwork
 
-from noisynet.integrations.sb3_policy import PUBLIC_MODULE, NoisyPolicyMixin, make_layers_noisy
-from noisynet.integrations.sb3_value import ResamplingMixin
-from noisynet.layers import Noise
+from noisynet.integrations.sb3_policy import PUBLIC_MODULE, NoisyPolicyMixin, ResamplingMixin
 
 
 class NoisyQuantileNetwork(ResamplingMixin, QuantileNetwork):
     """The library's quantile network with all linear layers noisy."""
-
-    def __init__(
-        self,
-        *arguments: Any,
-        noise: Noise = "factorised",
-        sigma0: float | None = None,
-        **keywords: Any,
-    ) -> None:
-        super().__init__(*arguments, **keywords)
-        make_layers_noisy(self, noise, sigma0)
 
 
 class NoisyQRDQNPolicy(NoisyPolicyMixin, QRDQNPolicy):

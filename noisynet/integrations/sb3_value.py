@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from gymnasium import spaces
@@ -14,60 +13,9 @@ from torch import Tensor, nn
 from noisynet.integrations.sb3_policy import (
     PUBLIC_MODULE,
     NoisyPolicyMixin,
+    ResamplingMixin,
     default_extractor,
-    make_layers_noisy,
-    noise_rows,
 )
-from noisynet.layers import Noise, noise_off, resample_noise
-
-
-class ResamplingMixin:
-    """Makes a network of the library resample its noise before every forward pass.
-
-    Each pass of an update uses one sample for the whole batch (ξ and ξ′ of Eq. 14). When acting,
-    each of several environments has its own sample.
-    """
-
-    _sampling: Literal["shared", "per_row", "off"] = "shared"
-
-    def forward(self, obs: Any) -> Tensor:
-        """Compute the library's output with fresh noise."""
-        network: Any = self
-        if self._sampling != "off":
-            resample_noise(network, rows=noise_rows(obs) if self._sampling == "per_row" else None)
-        values: Tensor = super().forward(obs)  # type: ignore[misc]
-        return values
-
-    def _predict(self, observation: Any, deterministic: bool = True) -> Tensor:
-        network: Any = self
-        self._sampling = "off" if deterministic else "per_row"
-        try:
-            with noise_off(network) if deterministic else nullcontext():
-                actions: Tensor = super()._predict(observation, deterministic)  # type: ignore[misc]
-        finally:
-            self._sampling = "shared"
-        return actions
-
-
-class NoisyQNetwork(ResamplingMixin, QNetwork):
-    """The library's Q-network with all linear layers noisy, and optionally a dueling head."""
-
-    __module__ = PUBLIC_MODULE
-
-    def __init__(
-        self,
-        *arguments: Any,
-        noise: Noise = "factorised",
-        sigma0: float | None = None,
-        dueling: bool = False,
-        **keywords: Any,
-    ) -> None:
-        super().__init__(*arguments, **keywords)
-        if dueling:
-            self.q_net = _DuelingHead(
-                self.features_dim, int(self.action_space.n), self.net_arch, self.activation_fn
-            )
-        make_layers_noisy(self, noise, sigma0)
 
 
 class _DuelingHead(nn.Module):
@@ -84,6 +32,23 @@ class _DuelingHead(nn.Module):
         advantage: Tensor = self.advantage(features)
         values: Tensor = self.value(features) + advantage - advantage.mean(dim=-1, keepdim=True)
         return values
+
+
+class _QNetwork(QNetwork):
+    """The library's Q-network, optionally with a dueling head."""
+
+    def __init__(self, *arguments: Any, dueling: bool = False, **keywords: Any) -> None:
+        super().__init__(*arguments, **keywords)
+        if dueling:
+            self.q_net = _DuelingHead(
+                self.features_dim, int(self.action_space.n), self.net_arch, self.activation_fn
+            )
+
+
+class NoisyQNetwork(ResamplingMixin, _QNetwork):
+    """The library's Q-network with all linear layers noisy, and optionally a dueling head."""
+
+    __module__ = PUBLIC_MODULE
 
 
 class NatureConvolutions(NatureCNN):

@@ -16,10 +16,11 @@ from noisynet.layers import NoisyLinear
 pytest.importorskip("stable_baselines3", reason="pip install 'noisynet[sb3]'")
 pytest.importorskip("sb3_contrib", reason="pip install 'noisynet[sb3]'")
 
-from sb3_contrib import QRDQN
-from stable_baselines3 import A2C, DQN, PPO
+from sb3_contrib import QRDQN, TRPO
+from stable_baselines3 import A2C, DDPG, DQN, PPO, TD3
 from stable_baselines3.common.vec_env import DummyVecEnv
 from stable_baselines3.dqn.policies import DQNPolicy
+from stable_baselines3.td3.policies import TD3Policy
 
 import noisynet.integrations.sb3  # noqa: F401  # extends the algorithms
 
@@ -29,20 +30,32 @@ POLICIES: list[Any] = [
     (QRDQN, "NoisyMlpPolicy"),
     (A2C, "NoisyMlpPolicy"),
     (PPO, "NoisyMlpPolicy"),
+    (TRPO, "NoisyMlpPolicy"),
+    (DDPG, "NoisyMlpPolicy"),
+    (TD3, "NoisyMlpPolicy"),
 ]
 
+_OPTIONS: dict[Any, dict[str, Any]] = {
+    A2C: {},
+    PPO: {"n_steps": 32, "batch_size": 16, "n_epochs": 2},
+    TRPO: {"n_steps": 32, "batch_size": 16, "n_critic_updates": 2},
+    DDPG: {"learning_starts": 20, "buffer_size": 1_000, "batch_size": 32},
+    TD3: {"learning_starts": 20, "buffer_size": 1_000, "batch_size": 32},
+}
+_VALUE_OPTIONS = {"learning_starts": 20, "target_update_interval": 50, "buffer_size": 1_000}
 
-def make(algorithm: Any, policy: Any, env: Any = "CartPole-v1", **options: Any) -> Any:
-    defaults: dict[str, Any] = {}
-    if algorithm is PPO:
-        defaults = {"n_steps": 32, "batch_size": 16, "n_epochs": 2}
-    elif algorithm is not A2C:
-        defaults = {"learning_starts": 20, "target_update_interval": 50, "buffer_size": 1_000}
+
+def make(algorithm: Any, policy: Any, env: Any = None, **options: Any) -> Any:
+    continuous = issubclass(algorithm, TD3)
+    env = ("Pendulum-v1" if continuous else "CartPole-v1") if env is None else env
+    if continuous:
+        options["policy_kwargs"] = {"net_arch": [32], **options.get("policy_kwargs", {})}
+    defaults = _OPTIONS.get(algorithm, _VALUE_OPTIONS)
     return algorithm(policy, env, seed=0, device="cpu", **(defaults | options))
 
 
-def parallel(count: int) -> DummyVecEnv:
-    return DummyVecEnv([lambda: gymnasium.make("CartPole-v1")] * count)
+def parallel(count: int, env: str = "CartPole-v1") -> DummyVecEnv:
+    return DummyVecEnv([lambda: gymnasium.make(env)] * count)
 
 
 def networks(model: Any) -> dict[str, nn.Module]:
@@ -97,6 +110,12 @@ class Images(gymnasium.Env[Any, Any]):
         return self.observation_space.sample(), 0.0, False, False, {}
 
 
+class SteeredImages(Images):
+    """`Images` with a continuous action."""
+
+    action_space: Any = spaces.Box(-1, 1, (2,))
+
+
 class SmallImages(Images):
     observation_space = spaces.Box(0, 255, (7, 7, 3), np.uint8)
 
@@ -117,10 +136,21 @@ class GatedLinear(NoisyLinear):
         return nn.functional.linear(x, self.weight_mu, self.bias_mu)
 
 
+def gate_layers(network: Any) -> None:
+    for index, layer in enumerate(network):
+        if isinstance(layer, nn.Linear):
+            network[index] = GatedLinear(layer.in_features, layer.out_features)
+
+
 class GatedPolicy(DQNPolicy):
     def make_q_net(self) -> Any:
         network = super().make_q_net()
-        for index, layer in enumerate(network.q_net):
-            if isinstance(layer, nn.Linear):
-                network.q_net[index] = GatedLinear(layer.in_features, layer.out_features)
+        gate_layers(network.q_net)
         return network
+
+
+class GatedTD3Policy(TD3Policy):
+    def make_actor(self, features_extractor: Any = None) -> Any:
+        actor = super().make_actor(features_extractor)
+        gate_layers(actor.mu)
+        return actor

@@ -20,11 +20,13 @@ from noisynet.layers import held_noise, noisy_layers
 pytest.importorskip("sb3_contrib", reason='pip install "noisynet[sb3]"')
 
 from sb3_contrib import QRDQN, TRPO
-from stable_baselines3 import A2C, DQN, PPO
+from stable_baselines3 import A2C, DDPG, DQN, PPO, TD3
+from stable_baselines3.common.noise import NormalActionNoise
+from stable_baselines3.common.on_policy_algorithm import OnPolicyAlgorithm
 
 from noisynet.integrations.sb3 import NoisyActorCriticPolicy, NoisyDQNPolicy
 
-from .sb3_models import POLICIES, Signs, make, parallel
+from .sb3_models import POLICIES, Images, Signs, make, parallel
 
 
 @pytest.mark.parametrize("algorithm", [DQN, QRDQN])
@@ -46,16 +48,51 @@ def test_epsilon_of_a_subclass_of_dqn_is_0() -> None:
     assert model.exploration_rate == 0
 
 
+@pytest.mark.parametrize("algorithm", [DDPG, TD3])
+def test_action_noise_is_set_to_none_with_a_warning(algorithm: Any, tmp_path: Path) -> None:
+    action_noise = NormalActionNoise(np.zeros(1), np.ones(1))
+    ignored = (
+        r"action_noise=NormalActionNoise\(.*\) is ignored and set to None: .* Omit action_noise"
+    )
+    with pytest.warns(UserWarning, match=ignored):
+        model = make(algorithm, "NoisyMlpPolicy", action_noise=action_noise)
+    assert model.action_noise is None
+    model.learn(40)
+    assert model.action_noise is None
+    model.save(tmp_path / "model")
+    with pytest.warns(UserWarning, match=ignored):
+        assert algorithm.load(tmp_path / "model", action_noise=action_noise).action_noise is None
+
+
 def test_models_with_other_policies_are_not_affected() -> None:
     model = make(DQN, "MlpPolicy", exploration_final_eps=0.2)
     model.learn(40)
     assert model.exploration_rate > 0
-    assert not {"reset", "_get_samples"} & vars(make(A2C, "MlpPolicy").rollout_buffer).keys()
+    buffer = make(A2C, "MlpPolicy").rollout_buffer
+    assert not {"reset", "get", "_get_samples"} & vars(buffer).keys()
+    action_noise = NormalActionNoise(np.zeros(1), np.ones(1))
+    assert make(TD3, "MlpPolicy", action_noise=action_noise).action_noise is action_noise
+
+
+class AnotherAlgorithm(OnPolicyAlgorithm):
+    policy_aliases = A2C.policy_aliases
 
 
 def test_other_on_policy_algorithms_raise() -> None:
-    with pytest.raises(TypeError, match="expected A2C or PPO, got TRPO"):
-        TRPO(NoisyActorCriticPolicy, "CartPole-v1")
+    settings = {"gamma": 0.9, "gae_lambda": 1.0, "ent_coef": 0.0, "vf_coef": 0.5}
+    settings |= {"learning_rate": 1e-3, "n_steps": 5, "max_grad_norm": 0.5, "use_sde": False}
+    with pytest.raises(TypeError, match="expected A2C, PPO or TRPO, got AnotherAlgorithm"):
+        AnotherAlgorithm(NoisyActorCriticPolicy, "CartPole-v1", sde_sample_freq=-1, **settings)
+
+
+@pytest.mark.parametrize("algorithm", [A2C, PPO, TRPO])
+def test_a_gpu_is_advised_against_for_small_networks_only(algorithm: Any) -> None:
+    small, images = make(algorithm, "NoisyMlpPolicy"), make(algorithm, "NoisyCnnPolicy", Images())
+    for model in (small, images):
+        model.device = torch.device("cuda")  # as if there were one
+    with pytest.warns(UserWarning, match=f"trying to run {algorithm.__name__} on the GPU"):
+        small._maybe_recommend_cpu()
+    images._maybe_recommend_cpu()  # warnings are errors
 
 
 @pytest.mark.parametrize("count", [1, 3])
@@ -129,21 +166,23 @@ LEARNING: dict[Any, dict[str, Any]] = {
     QRDQN: {"learning_rate": 2e-3, "target_update_interval": 100, "train_freq": 1},
     A2C: {"learning_rate": 2e-3},
     PPO: {"learning_rate": 5e-3, "n_steps": 64, "batch_size": 32, "n_epochs": 4},
+    TRPO: {"learning_rate": 5e-3, "n_steps": 64, "batch_size": 32, "target_kl": 0.05},
 }
+DISCRETE = [each for each in POLICIES if each[0] in LEARNING]
 
 
 @pytest.mark.parametrize(
     ("algorithm", "policy"),
     [
         pytest.param(*each, marks=pytest.mark.slow if each in POLICIES[1:4] else ())
-        for each in POLICIES
+        for each in DISCRETE
     ],
 )
 def test_models_learn(algorithm: Any, policy: str) -> None:
     shape = {"net_arch": [32], **({"n_quantiles": 10} if algorithm is QRDQN else {})}
     options = {"gamma": 0.5, "policy_kwargs": shape, **LEARNING[algorithm]}
     model = make(algorithm, policy, Signs(), **options)
-    model.learn({A2C: 3_000, PPO: 1_500}.get(algorithm, 800))
+    model.learn({A2C: 3_000, PPO: 1_500, TRPO: 1_500}.get(algorithm, 800))
     observations = np.eye(4, dtype=np.float32)
     assert model.predict(observations, deterministic=True)[0].tolist() == [0, 1, 2, 3]
 

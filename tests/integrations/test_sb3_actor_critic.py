@@ -10,10 +10,11 @@ from torch import Tensor
 
 from noisynet import record_noise
 from noisynet.audit import NoiseLog
-from noisynet.layers import held_noise
+from noisynet.layers import held_noise, noisy_layers
 
 pytest.importorskip("sb3_contrib", reason="pip install 'noisynet[sb3]'")
 
+from sb3_contrib import TRPO
 from stable_baselines3 import A2C, PPO
 from stable_baselines3.common.vec_env import DummyVecEnv
 
@@ -74,6 +75,101 @@ def test_each_row_is_learnt_with_the_noise_of_its_environment(
     assert torch.allclose(torch.cat(ratios), torch.ones(1), atol=1e-4)
     samples = held_noise(model.policy)
     assert all(len(sample) == 3 for sample in samples.values())
+
+
+@pytest.mark.parametrize("noise", ["independent", "factorised"])
+@pytest.mark.parametrize("count", [1, 3])
+def test_trpo_holds_one_sample_from_a_rollout_to_its_last_critic_update(
+    noise: str, count: int
+) -> None:
+    model = make(TRPO, POLICY, parallel(count), n_steps=16, policy_kwargs={"noise": noise})
+    collect, train = model.collect_rollouts, model.train
+    samples: list[dict[str, Tensor]] = []
+
+    def collect_and_note(*arguments: Any, **keywords: Any) -> Any:
+        log.label = "roll-out"
+        return collect(*arguments, **keywords)
+
+    def train_and_note() -> None:
+        samples.append(held_noise(model.policy))
+        log.label = "update"
+        train()
+        assert all(torch.equal(x, held_noise(model.policy)[k]) for k, x in samples[-1].items())
+
+    model.collect_rollouts, model.train = collect_and_note, train_and_note
+    with record_noise(model.policy) as log:
+        model.learn(3 * 16 * count)
+    assert all(event.noisy for event in log.events)
+    assert not torch.equal(*(next(iter(held.values())) for held in samples[:2]))
+    if count == 1:
+        counted = phases_by_label(log)
+        assert counted == [(label, {number}) for number in (1, 2, 3) for label in LABELS]
+
+
+LABELS = ("roll-out", "update")
+
+
+def phases_by_label(log: NoiseLog) -> list[tuple[str, set[int]]]:
+    """Alternating roll-outs and updates: which samples each layer used."""
+    found: list[tuple[str, set[int]]] = []
+    for event in log.events:
+        if not found or found[-1][0] != event.label:
+            found.append((event.label, set()))
+        found[-1][1].add(event.sample_index)
+    return found
+
+
+@pytest.mark.parametrize("env", ["CartPole-v1", "Pendulum-v1"])
+@pytest.mark.parametrize("noise", ["independent", "factorised"])
+@pytest.mark.parametrize("factor", [1, 3])
+def test_trpo_learns_each_row_with_the_noise_of_its_environment(
+    env: str, noise: str, factor: int
+) -> None:
+    options = {"n_steps": 8, "batch_size": 6, "sub_sampling_factor": factor}
+    model = make(TRPO, POLICY, parallel(3, env), policy_kwargs={"noise": noise}, **options)
+    policy, buffer = model.policy, model.rollout_buffer
+    distribution_of, values_of = policy.get_distribution, policy.predict_values
+    compared = {"distribution": 0, "values": 0}
+
+    def rows_of(obs: Tensor) -> list[int]:
+        flat = buffer.observations.reshape(-1, obs.shape[1])
+        return [int(np.argmin(np.abs(flat - row).sum(1))) for row in obs.numpy()]
+
+    def get_distribution(obs: Any) -> Any:
+        distribution = distribution_of(obs)
+        if policy.training and not torch.is_grad_enabled() and not compared["distribution"]:
+            compared["distribution"] = len(obs)  # before the step, the ratio π/π_old is 1
+            rows = rows_of(obs)
+            actions = torch.from_numpy(buffer.actions.reshape(24, -1)[rows]).float()
+            actions = actions.flatten() if env == "CartPole-v1" else actions
+            old = torch.from_numpy(buffer.log_probs.reshape(-1)[rows])
+            assert torch.allclose(distribution.log_prob(actions), old, atol=1e-4)
+        return distribution
+
+    def predict_values(obs: Any) -> Any:
+        values = values_of(obs)
+        if torch.is_grad_enabled() and not compared["values"]:  # before the critic's first update
+            compared["values"] = len(obs)
+            old = torch.from_numpy(buffer.values.reshape(-1)[rows_of(obs)])
+            assert torch.allclose(values.flatten(), old, atol=1e-4)
+        return values
+
+    policy.get_distribution, policy.predict_values = get_distribution, predict_values
+    model.learn(24)
+    assert compared == {"distribution": 24 // factor, "values": 6}
+    assert policy._batch_environments is None
+
+
+@pytest.mark.parametrize("ortho_init", [True, False])
+def test_means_are_initialised_as_asked(ortho_init: bool) -> None:
+    policy = make(A2C, POLICY, policy_kwargs={"ortho_init": ortho_init}).policy
+    last, hidden = policy.action_net.weight_mu, policy.mlp_extractor.policy_net[2].weight_mu
+    gram = hidden @ hidden.T
+    orthogonal = torch.allclose(gram, gram[0, 0] * torch.eye(64), atol=1e-4)
+    assert orthogonal is ortho_init
+    assert (last.norm(dim=1) < 0.011).all() == ortho_init  # the library's gain is 0.01
+    assert {layer.sigma0 for layer in noisy_layers(policy).values()} == {0.017}
+    assert policy._get_constructor_parameters()["ortho_init"] is ortho_init
 
 
 def test_actions_of_unknown_environments_cannot_be_evaluated() -> None:

@@ -17,8 +17,8 @@ from noisynet.layers import held_noise
 
 pytest.importorskip("sb3_contrib", reason="pip install 'noisynet[sb3]'")
 
-from sb3_contrib import QRDQN
-from stable_baselines3 import A2C, DQN, PPO
+from sb3_contrib import QRDQN, TRPO
+from stable_baselines3 import A2C, DDPG, DQN, PPO, SAC, TD3
 from stable_baselines3.common.vec_env import DummyVecEnv
 
 from noisynet.integrations.sb3_audit import audit, load
@@ -27,6 +27,7 @@ from .sb3_models import (
     POLICIES,
     Dictionaries,
     GatedPolicy,
+    GatedTD3Policy,
     SmallImages,
     make,
     networks,
@@ -70,7 +71,7 @@ def test_small_images_and_dictionaries_are_observations_too(
 
 
 def test_another_object_raises() -> None:
-    with pytest.raises(TypeError, match="expected a model of DQN, QRDQN, A2C, PPO, got a Linear"):
+    with pytest.raises(TypeError, match="of DQN, QRDQN, A2C, PPO, TRPO, DDPG, TD3, got a Linear"):
         audit(nn.Linear(2, 2))
 
 
@@ -88,6 +89,21 @@ def test_the_audit_finds_a_layer_gated_by_training() -> None:
     report = audit(make(DQN, GatedPolicy), updates=40)
     assert report.failures == [checks.ACTING, checks.LEARNING, checks.MODE]
     assert report[checks.MODE].evidence == "no noise in eval mode"
+
+
+@pytest.mark.parametrize("algorithm", [DDPG, TD3])
+def test_the_audit_finds_an_actor_gated_by_training(algorithm: Any) -> None:
+    report = audit(make(algorithm, GatedTD3Policy), updates=40)
+    assert report.failures == [checks.ACTING, checks.LEARNING, checks.MODE]
+
+
+@pytest.mark.parametrize("noise", ["factorised", "independent"])
+def test_noisy_critics_are_audited_too(noise: str) -> None:
+    asked = {"noisy_critics": True, "noise": noise}
+    model = make(TD3, "NoisyMlpPolicy", policy_kwargs=asked)
+    report = audit(model, updates=60)
+    assert report.passed, str(report)
+    assert "critic.qf1.0" in report[checks.MOMENTS].evidence
 
 
 def test_the_command_line_audits_a_file_only_if_it_is_trusted(tmp_path: Path) -> None:
@@ -108,10 +124,26 @@ def test_the_command_line_exits_with_1_for_a_faulty_agent(tmp_path: Path) -> Non
     assert "0 of 1200 passes noisy" in result.output
 
 
-@pytest.mark.parametrize("algorithm", [DQN, QRDQN, A2C, PPO])
-def test_the_algorithm_of_a_file_is_inferred(algorithm: Any, tmp_path: Path) -> None:
-    make(algorithm, "NoisyMlpPolicy").save(tmp_path / "model.zip")
+@pytest.mark.parametrize("policy", ["NoisyMlpPolicy", "MlpPolicy"])
+@pytest.mark.parametrize("algorithm", [DQN, QRDQN, A2C, PPO, TRPO, DDPG, TD3])
+def test_the_algorithm_of_a_file_is_inferred(algorithm: Any, policy: str, tmp_path: Path) -> None:
+    make(algorithm, policy).save(tmp_path / "model.zip")
     assert type(load(tmp_path / "model.zip")) is algorithm
+
+
+def test_a_file_of_another_algorithm_raises(tmp_path: Path) -> None:
+    SAC("MlpPolicy", "Pendulum-v1", buffer_size=10).save(tmp_path / "model.zip")
+    with pytest.raises(ValueError, match=r"TRPO, DDPG, TD3 in .*model\.zip, got another algorithm"):
+        load(tmp_path / "model.zip")
+
+
+@pytest.mark.parametrize("algorithm", [TRPO, TD3])
+def test_the_command_line_audits_files_of_the_other_algorithms(
+    algorithm: Any, tmp_path: Path
+) -> None:
+    make(algorithm, "NoisyMlpPolicy").save(tmp_path / "model.zip")
+    result = CliRunner().invoke(app, ["audit", f"sb3:{tmp_path / 'model.zip'}", "--trust"])
+    assert result.exit_code == 0, result.output
 
 
 @pytest.mark.parametrize("write", [lambda p: p.write_text("no zip"), lambda p: p.touch()])

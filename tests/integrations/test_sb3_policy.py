@@ -63,6 +63,14 @@ def test_every_linear_layer_becomes_noisy_and_a_shared_one_stays_shared() -> Non
     assert network.again is network.first
 
 
+@pytest.mark.parametrize("keep", [True, False])
+def test_the_weights_of_the_library_are_kept_as_means_if_asked(keep: bool) -> None:
+    layer = nn.Linear(4, 3)
+    network, weight = nn.Sequential(layer), layer.weight.detach().clone()
+    make_layers_noisy(network, "factorised", None, keep_weights=keep)
+    assert torch.equal(noisy_layers(network)["0"].weight_mu, weight) is keep
+
+
 def test_arguments_are_saved_with_the_policy() -> None:
     asked = {"sigma0": 0.3, "noise": "independent", "net_arch": [16]}
     policy = make(DQN, "NoisyMlpPolicy", policy_kwargs=asked).policy
