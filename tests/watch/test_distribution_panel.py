@@ -51,7 +51,8 @@ def episode(distribution: NDArray[np.float64], mixture: NDArray[np.float64]) -> 
         q, np.repeat(q[..., None], 5, axis=2), q, distribution=distribution, mixture=mixture
     )
     returns = np.array([2.0, -1.0, 0.0])[: len(distribution)]
-    return ReplayedEpisode(np.zeros(len(returns)), returns, ended=True, values=values)
+    rewards = np.zeros(len(returns))
+    return ReplayedEpisode(rewards, returns, ended=True, values=values, actions=())
 
 
 def panel_of(
