@@ -7,6 +7,7 @@ weights that many such actor-learners share.
 from __future__ import annotations
 
 import math
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Literal
 
 import numpy as np
@@ -21,7 +22,7 @@ from noisynet.agents.policy import ActorCriticPolicy
 from noisynet.agents.rollout import Rollout, RolloutLearnt
 from noisynet.agents.streams import numpy_stream, torch_stream
 from noisynet.agents.value import ObservationSpec
-from noisynet.layers import cache_weights, drop_cached_weights, resample_noise
+from noisynet.layers import cache_weights, drop_cached_weights, noise_off, resample_noise
 from noisynet.networks import (
     ActorCriticNetwork,
     ActorCriticNetworkShape,
@@ -117,9 +118,14 @@ class ActorCriticAgent:
         self._cache_weights()
         if self._lstm_state is not None and begins is not None and begins.any():
             self._lstm_state = _reset(self._lstm_state, self.to_device(begins))
-        with torch.no_grad():
+        with torch.no_grad(), self._noise_in("acting"):
             logits, _, self._lstm_state = self.online(self.to_device(observation), self._lstm_state)
         return sampled_actions(logits.cpu().numpy(), self.explore)
+
+    def _noise_in(self, use: Literal["acting", "learning"]) -> AbstractContextManager[None]:
+        """Switches noise off where it is not used: the controls of `exploration.used_in`."""
+        used = self.noisy is None or use in self.noisy.used_in
+        return nullcontext() if used else noise_off(self.online)
 
     def _cache_weights(self) -> None:
         """Compute μ + σ⊙ξ once for a roll-out."""
@@ -135,6 +141,10 @@ class ActorCriticAgent:
         The ξ of the actions is used for log-probabilities, values and the bootstrap value, too
         (Eqs. 26, 27). The loss is summed over steps and averaged over environments.
         """
+        with self._noise_in("learning"):
+            return self._learn(rollout)
+
+    def _learn(self, rollout: Rollout) -> RolloutLearnt:
         self._cache_weights()
         steps = len(rollout.action)
         action, reward = self.to_device(rollout.action), self.to_device(rollout.reward)
@@ -297,8 +307,11 @@ def _network_shape(
         noisy=noisy.layers if noisy else "all",
         noisy_lstm=settings.noisy_lstm,
         sigma0=noisy.sigma0 if noisy else None,
-        learn_sigma=noisy.learn_sigma if noisy else True,
+        # A loss of mean weights gives σ no gradient.
+        learn_sigma=noisy.learn_sigma and "learning" in noisy.used_in if noisy else True,
         scale=spec.pixel_scale,
+        distribution=noisy.distribution if noisy else "gaussian",
+        f=noisy.f if noisy else "signed_sqrt",
     )
 
 

@@ -70,6 +70,9 @@ def _audit_value_agent(agent: ValueAgent, updates: int) -> NoiseReport:
         evaluate=_evaluation(agent, data),
         sync=agent.sync_target,
         contract=contracts[agent.noisy.redraw],
+        noise=agent.noisy.noise,
+        distribution=agent.noisy.distribution,
+        f=agent.noisy.f,
         generators=agent.streams,
         updates=updates,
     )
@@ -140,6 +143,7 @@ class _Replayed:
 
 def _audit_actor_critic(agent: ActorCriticAgent, updates: int) -> NoiseReport:
     """Algorithm 2: a roll-out of a few actions, its gradient and an update, repeatedly."""
+    assert agent.noisy is not None
     data, square = SyntheticData(), agent.parameters.new_zeros(len(agent.parameters))
     observations: list[NDArray[Any]] = []
     actions: list[NDArray[np.int64]] = []
@@ -166,6 +170,9 @@ def _audit_actor_critic(agent: ActorCriticAgent, updates: int) -> NoiseReport:
         learn=learn,
         evaluate=_evaluation(agent, data),
         contract="rollout",
+        noise=agent.noisy.noise,
+        distribution=agent.noisy.distribution,
+        f=agent.noisy.f,
         generators=agent.streams,
         updates=updates,
     )

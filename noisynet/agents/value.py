@@ -342,6 +342,8 @@ def _network(settings: config.Config, spec: ObservationSpec) -> ValueNetwork:
         trunk_gradient_scale=settings.network.trunk_gradient_scale,
         scale=spec.pixel_scale,
         atoms=settings.network.support,
+        distribution=noisy.distribution if noisy else "gaussian",
+        f=noisy.f if noisy else "signed_sqrt",
     )
     generator = torch_stream(settings.seed, "init noisy")
     with torch.random.fork_rng(devices=[]):  # plain layers initialise from the global stream

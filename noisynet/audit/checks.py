@@ -13,6 +13,8 @@ from noisynet.audit.log import NoiseEvent, NoiseLog, NoiseSample
 from noisynet.audit.report import Check
 from noisynet.audit.statistics import (
     SIGNIFICANT_Z,
+    DeclaredNoise,
+    are_signs,
     compare_moments,
     correlate,
     count_repeated_runs,
@@ -35,7 +37,7 @@ BATCH: Final = "one noise sample per batch"
 ROWS: Final = "parallel environments have independent noise"
 ROLES: Final = "acting, online, target and selector noise independent"
 LAYERS: Final = "layers have independent noise"
-MOMENTS: Final = "noise has zero mean and the expected variance"
+MOMENTS: Final = "noise has zero mean and the moments of its distribution"
 STRUCTURE: Final = "noise is factorised or independent as declared"
 SCALE: Final = "bias sigma scaled by the number of inputs"
 GRADIENT: Final = "sigma receives a gradient"
@@ -44,18 +46,43 @@ SAVED: Final = "noise is neither saved nor copied to the target"
 
 # Fewer distinct samples than this are not enough for statistics.
 _FEWEST_SAMPLES: Final = 50
+# Of a thousand samples of so many signs, two are equal with a probability of one in two thousand.
+_FEWEST_SIGNS: Final = 30
 # A few repeated runs are tolerated: two streams with the same seed (torch's global one and an
 # agent's) may overlap once.
 _TOLERATED_REPEATS: Final = 0.02
+_TOLERATED_SILENCE: Final = 0.02
 
 
-def check_noisy(question: str, log: NoiseLog, phase: Literal["act", "learn"]) -> Check:
+def check_noisy(
+    question: str,
+    log: NoiseLog,
+    phase: Literal["act", "learn"],
+    declared: Mapping[str, DeclaredNoise],
+) -> Check:
     """Every pass of acting, or of an update, through a noisy layer uses noise."""
     events = [event for events in _phases(log, phase).values() for event in events]
     if not events:
         return Check(question, False, "no pass went through a noisy layer")
     noisy = sum(event.noisy for event in events)
-    return Check(question, noisy == len(events), f"{noisy} of {len(events)} passes noisy")
+    evidence = f"{noisy} of {len(events)} passes noisy"
+    if noisy == len(events):
+        return Check(question, True, evidence)
+    single = [event for event in events if _has_one_factor(event, declared[event.layer])]
+    silent = sum(not event.noisy for event in single)
+    by_chance = len(events) - noisy == silent
+    by_chance &= silent <= _TOLERATED_SILENCE * sum(event.rows or 1 for event in single)
+    evidence += ", the others have a single factor near 0" if by_chance else ""
+    return Check(question, by_chance, evidence)
+
+
+def _has_one_factor(event: NoiseEvent, declared: DeclaredNoise) -> bool:
+    """Whether all noise of the layer is a multiple of one number, which f does not enlarge.
+
+    Such a number, of a layer with one output, is now and then too small to be measured.
+    """
+    factorised = declared.kind == "factorised" and declared.f == "identity"
+    return factorised and event.sample.weight.shape[0] == 1
 
 
 def check_fresh(log: NoiseLog, contract: Contract) -> Check:
@@ -68,15 +95,18 @@ def check_fresh(log: NoiseLog, contract: Contract) -> Check:
             phases.setdefault(label, []).extend(events)
     if not phases:
         return Check(FRESH, None, "nothing was run")
+    few = _layers_of_few_signs(log)
     seen: dict[str, set[int]] = {}
     fresh = total = 0
     for events in phases.values():
-        for layer, used in _samples_used(events).items():
+        for layer, used in _samples_used(e for e in events if e.layer not in few).items():
             total += 1
             fresh += not seen.setdefault(layer, set()) & used
             seen[layer] |= used
     evidence = f"{fresh} of {total} samples fresh over {len(phases)} phases"
-    return Check(FRESH, total > 0 and fresh == total, evidence)
+    if few:
+        evidence += f"; samples of few signs repeat by chance in {', '.join(few)}"
+    return Check(FRESH, fresh == total if total or not few else None, evidence)
 
 
 def check_held(log: NoiseLog, contract: Contract) -> Check:
@@ -173,16 +203,16 @@ def _check_independent(
     return Check(question, not found, evidence)
 
 
-def check_distribution(log: NoiseLog, kinds: Mapping[str, str | None]) -> list[Check]:
-    """The noise has the moments and the structure of its declared kind."""
+def check_distribution(log: NoiseLog, noise: Mapping[str, DeclaredNoise]) -> list[Check]:
+    """The noise has the moments and the structure that were declared for each layer."""
     samples = _training_samples(log)
     if not samples:
         few = f"fewer than {_FEWEST_SAMPLES} distinct samples"
         return [Check(MOMENTS, None, few), Check(STRUCTURE, None, few)]
     moments, structures, matches = [], [], []
     for layer, found in samples.items():
-        declared, structure, name = kinds[layer], noise_structure(found), layer or "layer"
-        text, right = compare_moments(found, declared or structure)
+        declared, structure, name = noise[layer].kind, noise_structure(found), layer or "layer"
+        text, right = compare_moments(found, declared or structure, noise[layer])
         moments.append((f"{name}: {text}", right))
         structures.append(f"{name}: {structure}" + (f" (declared {declared})" if declared else ""))
         if declared and structure != "unclear":
@@ -263,6 +293,16 @@ def _samples_used(events: Iterable[NoiseEvent]) -> dict[str, set[int]]:
         if event.noisy:
             used.setdefault(f"{event.network}.{event.layer}", set()).add(event.sample_index)
     return used
+
+
+def _layers_of_few_signs(log: NoiseLog) -> list[str]:
+    """The layers whose samples are so few signs that equal ones are drawn again by chance."""
+    layers: dict[str, list[NoiseSample]] = {}
+    for event in log.events:
+        outputs, inputs = event.sample.weight.shape
+        if event.noisy and outputs + inputs < _FEWEST_SIGNS:
+            layers.setdefault(event.layer, []).append(event.sample)
+    return [layer for layer, samples in layers.items() if are_signs(samples)]
 
 
 def _samples_by_role(log: NoiseLog, contract: Contract) -> dict[str, dict[str, list[NoiseSample]]]:

@@ -17,7 +17,8 @@ from noisynet.audit.detect import DetectedLayer, find_noisy_layers, require_nois
 from noisynet.audit.log import NoiseLog
 from noisynet.audit.record import record_noise
 from noisynet.audit.report import Check, NoiseReport
-from noisynet.layers import Noise
+from noisynet.audit.statistics import DeclaredNoise
+from noisynet.layers import Distribution, Noise, NoiseFunction, NoisyLinear
 from noisynet.layers.arguments import check_choice, check_size
 
 _Step = Callable[[], object] | None
@@ -35,6 +36,8 @@ def audit_network(
     sync: _Step = None,
     contract: Contract = "action",
     noise: Noise | None = None,
+    distribution: Distribution | None = None,
+    f: NoiseFunction | None = None,
     generators: Mapping[str, torch.Generator] | None = None,
     updates: int = 100,
 ) -> NoiseReport:
@@ -55,7 +58,10 @@ def audit_network(
         evaluate: plays or queries the agent as in an evaluation.
         sync: copies the online network to the target network.
         contract: when the acting noise must be resampled.
-        noise: the declared kind of noise for layers of other libraries; `NoisyLinear` has its own.
+        noise: the declared kind of noise. None: what each `NoisyLinear` declares itself, and
+            unknown for layers of other libraries.
+        distribution: the declared distribution of ε; None: likewise, Gaussian for other libraries.
+        f: the declared function of factorised noise; None: likewise, the paper's for others.
         generators: the random streams of training, which evaluation must not advance. The global
             streams of torch, NumPy and Python are always checked.
         updates: how many updates to run, with four actions before each. The statistical checks
@@ -68,13 +74,16 @@ def audit_network(
         ValueError: an argument is invalid, or a network has no noisy layers.
     """
     check_choice("contract", contract, Contract)
-    if noise is not None:
-        check_choice("noise", noise, Noise)
+    for name, value, choices in (
+        ("noise", noise, Noise),
+        ("distribution", distribution, Distribution),
+        ("f", f, NoiseFunction),
+    ):
+        if value is not None:
+            check_choice(name, value, choices)
     check_size("updates", updates)
     layers = require_noisy_layers(module, "check_noise")
-    kinds: dict[str, str | None] = {
-        layer.name: noise or getattr(layer.module, "noise", None) for layer in layers
-    }
+    declared = {layer.name: _declared(layer.module, noise, distribution, f) for layer in layers}
     scale = checks.check_initial_scale(layers)  # before the agent learns
     given = {"online": module, "target": target, "selector": selector, "acting": acting}
     networks = {name: network for name, network in given.items() if network is not None}
@@ -84,8 +93,10 @@ def audit_network(
         compared, changed = _changed_by_evaluation(networks, generators or {}, evaluate)
         copied = _copied_noise(target, sync)
     answers = [
-        checks.check_noisy(checks.ACTING, log, "act") if act else _missing(checks.ACTING, "act"),
-        checks.check_noisy(checks.LEARNING, log, "learn")
+        checks.check_noisy(checks.ACTING, log, "act", declared)
+        if act
+        else _missing(checks.ACTING, "act"),
+        checks.check_noisy(checks.LEARNING, log, "learn", declared)
         if learn
         else _missing(checks.LEARNING, "learn"),
         _check_mode(module, layers),
@@ -94,7 +105,7 @@ def audit_network(
         checks.check_batch(log),
         checks.check_roles(log, contract),
         checks.check_layers(log),
-        *checks.check_distribution(log, kinds),
+        *checks.check_distribution(log, declared),
         scale,
         checks.check_gradient(gradients) if learn else _missing(checks.GRADIENT, "learn"),
         checks.check_evaluation(compared, changed)
@@ -209,6 +220,19 @@ def _differing(before: Mapping[str, object], after: Mapping[str, object]) -> lis
         return first == second
 
     return [key for key in before if key not in after or not same(before[key], after[key])]
+
+
+def _declared(
+    layer: nn.Module,
+    noise: Noise | None,
+    distribution: Distribution | None,
+    f: NoiseFunction | None,
+) -> DeclaredNoise:
+    """What the caller declares, else the layer itself, else the paper's."""
+    if isinstance(layer, NoisyLinear):
+        return DeclaredNoise(noise or layer.noise, distribution or layer.distribution, f or layer.f)
+    kind = noise or getattr(layer, "noise", None)
+    return DeclaredNoise(kind, distribution or "gaussian", f or "signed_sqrt")
 
 
 def _resample(layer: nn.Module) -> None:

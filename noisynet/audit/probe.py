@@ -19,6 +19,8 @@ from noisynet.audit.log import NoiseSample
 
 _SAMPLED_OUTPUTS: Final = 8
 _SAMPLED_INPUTS: Final = 4
+# A sample of a few signs says too little: of 8 outputs and 4 inputs there are only 4096.
+_SAMPLED_SIGNS: Final = 32
 
 
 class Probe:
@@ -72,7 +74,10 @@ def _measurable_entries(layer: DetectedLayer) -> tuple[slice, Tensor]:
     size = sigma.abs().float()
     outputs, inputs = size.shape
     threshold = 1e-3 * float(size.median())
-    columns = torch.linspace(0, inputs - 1, min(inputs, _SAMPLED_INPUTS)).round().long()
+    most_outputs, most_inputs = _SAMPLED_OUTPUTS, _SAMPLED_INPUTS
+    if getattr(layer.module, "distribution", None) == "rademacher":
+        most_outputs = most_inputs = _SAMPLED_SIGNS
+    columns = torch.linspace(0, inputs - 1, min(inputs, most_inputs)).round().long()
     typical = size.median(dim=0).values
     if typical[columns].min() < threshold:
         columns = typical.topk(len(columns)).indices
@@ -80,11 +85,11 @@ def _measurable_entries(layer: DetectedLayer) -> tuple[slice, Tensor]:
     smallest = size[:, columns].amin(dim=1)
     if bias is not None:
         smallest = torch.minimum(smallest, bias.abs().float())
-    for width in range(min(outputs, _SAMPLED_OUTPUTS), 0, -1):
+    for width in range(min(outputs, most_outputs), 0, -1):
         best, start = smallest.unfold(0, width, 1).amin(dim=1).max(dim=0)
         if best > threshold:
             return slice(int(start), int(start) + width), columns
-    return slice(0, min(outputs, _SAMPLED_OUTPUTS)), columns
+    return slice(0, min(outputs, most_outputs)), columns
 
 
 def _divide(noise: Tensor, sigma: Tensor) -> Tensor:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Final
 
 import torch
@@ -11,6 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from noisynet.audit.log import NoiseSample
+from noisynet.layers import Distribution, Noise, NoiseFunction
 
 SIGNIFICANT_Z: Final = 5.5
 """The number of standard errors from which a deviation is not attributed to chance."""
@@ -18,6 +20,23 @@ SIGNIFICANT_Z: Final = 5.5
 # Two independent runs of four normals come this close once in 10⁹ comparisons.
 _SAME_RUN: Final = 1e-3
 _MOST_COMPARED: Final = 400
+# Noise is recovered from the outputs of a layer, with small errors. Below this standard deviation
+# of their logarithms, magnitudes count as equal; above, they belong to a continuous distribution.
+_EQUAL_MAGNITUDES: Final = 0.02
+_RECOVERY_ERROR: Final = 0.01
+
+# E|ε|, E ε² and E ε⁴ of each distribution.
+_MOMENTS: Final[dict[str, tuple[float, float, float]]] = {
+    "gaussian": (math.sqrt(2 / math.pi), 1.0, 3.0),
+    "uniform": (math.sqrt(3) / 2, 1.0, 9 / 5),
+    "rademacher": (1.0, 1.0, 1.0),
+}
+# E √|ε|, E |ε| and E ε², the same of f(ε) = sgn(ε)√|ε|.
+_SHAPED_MOMENTS: Final[dict[str, tuple[float, float, float]]] = {
+    "gaussian": (2**0.25 * math.gamma(3 / 4) / math.sqrt(math.pi), math.sqrt(2 / math.pi), 1.0),
+    "uniform": (2 / 3 * 3**0.25, math.sqrt(3) / 2, 1.0),
+    "rademacher": (1.0, 1.0, 1.0),
+}
 
 
 def correlate(first: Sequence[NoiseSample], second: Sequence[NoiseSample]) -> tuple[float, float]:
@@ -30,13 +49,18 @@ def correlate(first: Sequence[NoiseSample], second: Sequence[NoiseSample]) -> tu
         The correlation with the largest z-score, and that z-score.
     """
     found = []
-    for entries in (_output_entries, _diagonal_entries, _first_entry):
+    for entries in (_output_entries, _diagonal_entries, _first_entry, _first_product):
         pairs = zip(map(entries, first), map(entries, second), strict=False)
         cut = [(a[: len(b)], b[: len(a)]) for a, b in pairs]
         series = [torch.stack(samples) for samples in zip(*cut, strict=True)]  # [samples, entries]
         for transform in (torch.clone, _log_magnitude):
             a, b = (values - values.mean() for values in map(transform, series))
             norm = float(a.norm() * b.norm())
+            if (
+                transform is _log_magnitude
+                and min(_deviation(a), _deviation(b)) < _EQUAL_MAGNITUDES
+            ):
+                continue  # signs: their magnitudes tell nothing
             r = float((a * b).sum()) / norm if norm > 0 else 1.0
             found.append((r, abs(r) * math.sqrt(a.numel())))
     return max(found, key=lambda result: result[1])
@@ -57,14 +81,32 @@ def _first_entry(sample: NoiseSample) -> Tensor:
     return sample.weight[:1, 0]
 
 
+def _first_product(sample: NoiseSample) -> Tensor:
+    """A product in which the sign of the output's factor cancels, or a single entry."""
+    return sample.weight[:1, :2].prod(dim=1)
+
+
 def _log_magnitude(values: Tensor) -> Tensor:
     return values.abs().clamp_min(1e-6).log()
 
 
+def are_signs(samples: Sequence[NoiseSample]) -> bool:
+    """Whether the entries of the noise differ in their signs only, as Rademacher noise does."""
+    magnitudes = _log_magnitude(torch.stack([_output_entries(sample) for sample in samples]))
+    return _deviation(magnitudes - magnitudes.mean()) < _EQUAL_MAGNITUDES
+
+
+def _deviation(centred: Tensor) -> float:
+    return float(centred.square().mean().sqrt())
+
+
 def count_repeated_runs(first: list[NoiseSample], second: list[NoiseSample]) -> int:
-    """Count the runs of four adjacent outputs' noise that occur in both series, up to a factor."""
+    """Count the runs of four adjacent outputs' noise that occur in both series, up to a factor.
+
+    Runs of signs are not counted: there are few, and all of them occur by chance.
+    """
     a, b = _runs(first), _runs(second)
-    if not len(a) or not len(b):
+    if not len(a) or not len(b) or are_signs(first) or are_signs(second):
         return 0
     return int((torch.cdist(a, b, p=math.inf) < _SAME_RUN).sum())
 
@@ -79,26 +121,65 @@ def _runs(samples: list[NoiseSample]) -> Tensor:
     return F.normalize(runs, dim=1) * runs[:, :1].sign()
 
 
-def compare_moments(samples: list[NoiseSample], kind: str) -> tuple[str, bool]:
-    """Compare the mean and the variance of the noise with those of section 3.
+@dataclass(frozen=True)
+class DeclaredNoise:
+    """What a layer's noise is declared to be.
+
+    Attributes:
+        kind: of the noise; None if unknown.
+        distribution: of ε.
+        f: shapes factorised noise.
+    """
+
+    kind: Noise | None
+    distribution: Distribution = "gaussian"
+    f: NoiseFunction = "signed_sqrt"
+
+    def moments(self, kind: str) -> tuple[float, float, float]:
+        """E|x|, E x² and E x⁴ of an entry x = f(ε) of factorised or x = ε of independent noise."""
+        shaped = kind == "factorised" and self.f == "signed_sqrt"
+        return (_SHAPED_MOMENTS if shaped else _MOMENTS)[self.distribution]
+
+
+def compare_moments(
+    samples: list[NoiseSample], kind: str, declared: DeclaredNoise | None = None
+) -> tuple[str, bool]:
+    """Compare the mean, the variance and the mean magnitude of the noise with the expected ones.
+
+    Distributions of the same variance, such as a standard normal and signs, differ in the mean
+    magnitude.
+
+    Args:
+        samples: the noise of one layer.
+        kind: "factorised" or "independent"; of any other, only the mean is known.
+        declared: the distribution and f; None: the paper's (section 3).
 
     Returns:
-        The figures, and whether they agree with the given kind of noise.
+        The figures, and whether they agree with the kind of noise and its distribution.
     """
     values = torch.stack([_output_entries(sample) for sample in samples]).flatten()
     mean, variance = float(values.mean()), float(values.var())
     text = f"mean {mean:+.2f}, variance {variance:.2f}"
     if abs(mean) > SIGNIFICANT_Z * math.sqrt(variance / len(values)):
         return text, False
-    # Var f(ε) = E|ε| = √(2/π) and E f(ε)⁴ = 1; without a bias the entries are products of two such.
-    # A standard normal has variance 1 and fourth moment 3.
-    f_variance = math.sqrt(2 / math.pi)
-    factorised = (f_variance if samples[0].bias is not None else f_variance**2, 1.0)
-    expected, fourth = {"factorised": factorised, "independent": (1.0, 3.0)}.get(kind, (None, 0.0))
-    if expected is None:
+    if kind not in ("factorised", "independent"):
         return text, True
-    spread = math.sqrt((fourth - expected**2) / len(values))
-    return f"{text} (expected {expected:.2f})", abs(variance - expected) <= SIGNIFICANT_Z * spread
+    magnitude = float(values.abs().mean())
+    first, second, fourth = (declared or DeclaredNoise(None)).moments(kind)
+    if kind == "factorised" and samples[0].bias is None:  # the entries are products of two
+        first, second, fourth = first**2, second**2, fourth**2
+    right = _agree(variance, second, fourth - second**2, len(values))
+    right &= _agree(magnitude, first, second - first**2, len(values))
+    return (
+        f"{text} (expected {second:.2f}), mean magnitude {magnitude:.2f} (expected {first:.2f})",
+        right,
+    )
+
+
+def _agree(found: float, expected: float, variance: float, count: int) -> bool:
+    """Whether a mean of `count` numbers of the given variance agrees with the expected mean."""
+    spread = math.sqrt(max(0.0, variance) / count)
+    return abs(found - expected) <= max(SIGNIFICANT_Z * spread, _RECOVERY_ERROR)
 
 
 def noise_structure(samples: list[NoiseSample]) -> str:

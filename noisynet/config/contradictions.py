@@ -91,6 +91,15 @@ def _noise_is_the_agents(agent: str, noise: str) -> str | None:
     )
 
 
+def _f_shapes_factorised_noise(noise: str, f: str) -> str | None:
+    if noise == "factorised" or f == "signed_sqrt":
+        return None
+    return (
+        f"exploration.f={f} shapes factorised noise, exploration.noise={noise} has no f; remove "
+        "one of them"
+    )
+
+
 def _a_noisy_lstm_needs_an_lstm_and_noise(
     agent: str, noisy_lstm: bool, recurrent: bool
 ) -> str | None:
@@ -157,6 +166,7 @@ _RULES: Final[tuple[tuple[tuple[str, ...], Callable[..., str | None]], ...]] = (
     (("network.v_min", "network.v_max"), _the_range_is_not_empty),
     (("network.atoms", "learning.loss"), _distributions_have_the_cross_entropy),
     (("agent", "exploration.noise"), _noise_is_the_agents),
+    (("exploration.noise", "exploration.f"), _f_shapes_factorised_noise),
     (("agent", "noisy_lstm", "recurrent"), _a_noisy_lstm_needs_an_lstm_and_noise),
     (("agent", "compute"), _only_value_agents_compile),
     (("replay.capacity_steps", "learning.batch_size"), _replay_holds_a_batch),

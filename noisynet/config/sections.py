@@ -18,6 +18,9 @@ Sizes = Annotated[
     Field(min_length=1),
     BeforeValidator(lambda size: (size,) if isinstance(size, int) else size),
 ]
+Distribution = Literal["gaussian", "uniform", "rademacher"]
+NoiseFunction = Literal["signed_sqrt", "identity"]
+UsedIn = Literal["acting and learning", "acting", "learning"]
 
 
 class Section(BaseModel):
@@ -53,13 +56,18 @@ class NoisyWeights(Section):
     """The kind of noise; the paper's value agents use factorised noise."""
     sigma0: Annotated[float, Field(ge=0)] | None = None
     """Initial σ = sigma0/√inputs (factorised) or sigma0 (independent); None for the paper's."""
+    distribution: Distribution = "gaussian"
+    """Of ε, with mean 0 and variance 1. The paper has the Gaussian, and calls it no
+    restriction (section 1)."""
+    f: NoiseFunction = "signed_sqrt"
+    """Shapes factorised noise: the paper's sgn(x)√|x|, or x itself."""
     redraw: Literal["action", "update", "episode"] = "action"
     """When acting noise is resampled; Algorithm 1 does so at every action. `episode` expects one
     environment."""
     warm_up: Literal["noisy", "uniform"] | None = None
     """How to act before learning starts. None: noisily, but uniformly if sigma0 is at most a fifth
     of the paper's, because such an agent almost always repeats one action."""
-    used_in: Literal["acting and learning", "acting", "learning"] = "acting and learning"
+    used_in: UsedIn = "acting and learning"
     """Where noise is used. The other two are controls: with `acting`, σ has no gradient and stays
     frozen; with `learning`, the agent acts on mean weights."""
     learn_sigma: bool = True
@@ -76,7 +84,7 @@ class NoisyWeights(Section):
         if self.warm_up is None:
             object.__setattr__(self, "warm_up", "uniform" if sigma0 <= default / 5 else "noisy")
         if self.evaluation is None:
-            object.__setattr__(self, "evaluation", "off" if self.used_in == "learning" else "on")
+            object.__setattr__(self, "evaluation", default_evaluation(self.used_in))
         return self
 
 
@@ -96,24 +104,40 @@ class NoisyRollouts(Section):
     """The kind of noise; the paper's A3C uses independent noise, in Table 2 also factorised."""
     sigma0: Annotated[float, Field(ge=0)] | None = None
     """Initial σ = sigma0/√inputs (factorised) or sigma0 (independent); None for the paper's."""
+    distribution: Distribution = "gaussian"
+    """Of ε, with mean 0 and variance 1. The paper has the Gaussian, and calls it no
+    restriction (section 1)."""
+    f: NoiseFunction = "signed_sqrt"
+    """Shapes factorised noise: the paper's sgn(x)√|x|, or x itself."""
     layers: Literal["all", "heads"] = "all"
     """Which layers are noisy: all fully connected layers (section 3.1), or the policy and value
     heads only (appendix A)."""
+    used_in: UsedIn = "acting and learning"
+    """Where noise is used. The other two are controls: with `acting`, the loss has mean weights, so
+    that σ has no gradient and stays frozen; with `learning`, the agent acts on mean weights."""
     learn_sigma: bool = True
-    """Whether σ is trained; false is the control with σ frozen."""
-    evaluation: Literal["on", "off"] = "on"
-    """Which evaluation gives the run's score; both are always measured."""
+    """Whether σ is trained; false is the control with noise everywhere and σ frozen."""
+    evaluation: Literal["on", "off"] | None = None
+    """Which evaluation gives the run's score; both are always measured. None: on, but off with
+    used_in=learning, where the agent never acts noisily."""
 
     @model_validator(mode="after")
     def _fill_in(self) -> Self:
         if self.sigma0 is None:
             object.__setattr__(self, "sigma0", default_sigma0(self.noise))
+        if self.evaluation is None:
+            object.__setattr__(self, "evaluation", default_evaluation(self.used_in))
         return self
 
 
 def default_sigma0(noise: str) -> float:
     """The paper's σ0 for a kind of noise (section 3.2)."""
     return paper.SIGMA0_FACTORISED if noise == "factorised" else paper.SIGMA0_INDEPENDENT
+
+
+def default_evaluation(used_in: UsedIn) -> Literal["on", "off"]:
+    """Whether the score is that with noise: not if the agent never acts noisily."""
+    return "off" if used_in == "learning" else "on"
 
 
 # --- optimisers ----------------------------------------------------------------------------------

@@ -16,7 +16,7 @@ from typing import Any, Final
 from noisynet.config import AGENTS, PRESETS, parse_count
 from noisynet.config.errors import nearest, unknown
 
-PLANS: Final = ("atari57", "atari5", "minatar5", "classic")
+PLANS: Final = ("atari57", "atari5", "minatar5", "classic", "controls")
 """The plans shipped with the package, in `presets/`."""
 
 ALL: Final = "all"

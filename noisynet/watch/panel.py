@@ -50,6 +50,7 @@ class Caption:
         sigma: Σ̄ of each noisy layer, and its initial value; empty without noise.
         samples: the number of noise samples.
         total_steps: the length of the episode.
+        atoms: the support of the distributions over returns; empty without distributions.
     """
 
     title: str
@@ -60,6 +61,7 @@ class Caption:
     sigma: dict[str, tuple[float, float]]
     samples: int
     total_steps: int
+    atoms: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -97,7 +99,7 @@ class Panel:
         self.noisy = bool(caption.sigma)
         self.policy = episode.values.state_value is not None
         self.score = np.concatenate([[0.0], np.cumsum(episode.rewards)])
-        self.rows = _shown_actions(chosen, len(caption.actions))
+        self.rows = shown_actions(chosen, len(caption.actions))
         self.row_height = 24 if len(self.rows) <= 10 else 20
         self.plot_left, self.plot_right = MARGIN + _NAMES_WIDTH, WIDTH - MARGIN - _SHARES_WIDTH
         low, high = episode.values.spread[..., 0].min(1), episode.values.spread[..., 4].max(1)
@@ -350,7 +352,7 @@ class Panel:
         return self.plot_left + round(min(1.0, max(0.0, share)) * width)
 
 
-def _shown_actions(chosen: NDArray[np.uint8], num_actions: int) -> list[int]:
+def shown_actions(chosen: NDArray[np.uint8], num_actions: int) -> list[int]:
     """All actions, or the most frequent if there are too many."""
     counts = np.bincount(chosen, minlength=num_actions)
     return sorted(np.argsort(-counts, kind="stable")[:MAX_ROWS].tolist())

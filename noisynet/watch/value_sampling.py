@@ -1,4 +1,4 @@
-"""Q, or π and V, of an agent's newest weights under many noise samples."""
+"""Q and its distribution, or π and V, of an agent's newest weights under many noise samples."""
 
 from __future__ import annotations
 
@@ -14,7 +14,13 @@ from torch import Tensor
 from noisynet.agents import ActorCriticAgent, Agent
 from noisynet.agents.streams import torch_stream
 from noisynet.layers import cache_weights, noise_off, resample_noise
-from noisynet.networks import ActorCriticNetwork, LSTMState, ValueNetwork, view_with_own_noise
+from noisynet.networks import (
+    ActorCriticNetwork,
+    CategoricalNetwork,
+    LSTMState,
+    ValueNetwork,
+    view_with_own_noise,
+)
 from noisynet.runs import Trace
 
 
@@ -29,6 +35,9 @@ class SampledValues:
         greedy_share: the fraction of samples in which each action has the highest Q or π [T, A].
         state_value: V of an actor-critic agent, summarised like `spread` [T, 5]; otherwise None.
         mean_state_value: V of the mean weights [T]; otherwise None.
+        distribution: of the return of each action over N atoms, with the mean weights, of an agent
+            that learns distributions [T, A, N]; otherwise None.
+        mixture: the mean of that distribution over noise samples [T, A, N]; otherwise None.
     """
 
     mean_weights: NDArray[np.float64]
@@ -36,6 +45,8 @@ class SampledValues:
     greedy_share: NDArray[np.float64]
     state_value: NDArray[np.float64] | None = None
     mean_state_value: NDArray[np.float64] | None = None
+    distribution: NDArray[np.float64] | None = None
+    mixture: NDArray[np.float64] | None = None
 
     @property
     def disagreement(self) -> NDArray[np.float64]:
@@ -87,19 +98,40 @@ class QSampler(ValueSampler):
     """Samples Q of a value agent."""
 
     def _sample(self, observations: Tensor) -> SampledValues:
+        mean_weights, q = self._outputs(observations)  # [B, A] and [B, S, A]
+        sampled = _array(q)
+        return SampledValues(_array(mean_weights), _spread(sampled), _greedy_share(sampled))
+
+    def _outputs(self, observations: Tensor) -> tuple[Tensor, Tensor]:
+        """The head's outputs with the mean weights [B, ...] and for each sample [B, S, ...]."""
         network = self.view
         assert isinstance(network, ValueNetwork)
         features = network.torso(observations)  # [B, F]
-        if self.agent.noisy:
-            with noise_off(network):
-                mean_weights = network.head(features)  # [B, A]
-            rows = features.unsqueeze(1).expand(-1, self.samples, -1)
-            q = network.head(rows)  # [B, S, A]
-        else:
+        if not self.agent.noisy:
+            outputs = network.head(features)
+            return outputs, outputs.unsqueeze(1)
+        with noise_off(network):
             mean_weights = network.head(features)
-            q = mean_weights.unsqueeze(1)
-        sampled = _array(q)
-        return SampledValues(_array(mean_weights), _spread(sampled), _greedy_share(sampled))
+        return mean_weights, network.head(features.unsqueeze(1).expand(-1, self.samples, -1))
+
+
+class CategoricalSampler(QSampler):
+    """Samples the distributions of a value agent that learns them, and Q, their means."""
+
+    def _sample(self, observations: Tensor) -> SampledValues:
+        network = self.view
+        assert isinstance(network, CategoricalNetwork)
+        logits = self._outputs(observations)  # [B, A, N] and [B, S, A, N]
+        distribution, sampled = (_array(each.softmax(dim=-1)) for each in logits)
+        atoms = _array(network.atoms)
+        q = sampled @ atoms  # [B, S, A]
+        return SampledValues(
+            distribution @ atoms,
+            _spread(q),
+            _greedy_share(q),
+            distribution=distribution,
+            mixture=sampled.mean(axis=1),
+        )
 
 
 class PolicySampler(ValueSampler):
@@ -141,7 +173,9 @@ class PolicySampler(ValueSampler):
 
 def make_sampler(agent: Agent, trace: Trace, samples: int) -> ValueSampler:
     """The sampler for this kind of agent."""
-    kind = PolicySampler if isinstance(agent, ActorCriticAgent) else QSampler
+    if isinstance(agent, ActorCriticAgent):
+        return PolicySampler(agent, trace, samples)
+    kind = CategoricalSampler if isinstance(agent.online, CategoricalNetwork) else QSampler
     return kind(agent, trace, samples)
 
 

@@ -14,6 +14,7 @@ import torch
 from numpy.typing import NDArray
 
 from noisynet.agents import ActorCriticAgent, Agent
+from noisynet.config import ActorCriticConfig
 from noisynet.envs import EnvironmentLike, parse_environment
 from noisynet.extras import import_extra
 from noisynet.layers import noisy_layers, sigma_summary
@@ -175,6 +176,7 @@ def _caption(
         },
         samples=samples,
         total_steps=len(trace.actions),
+        atoms=() if isinstance(config, ActorCriticConfig) else config.network.support,
     )
 
 
@@ -193,17 +195,20 @@ def _pictures(
     hold: int,
 ) -> Iterator[Image]:
     """One picture for each step, then the end `hold` times."""
+    from noisynet.watch.distribution_panel import DistributionPanel
     from noisynet.watch.panel import Panel
 
-    panel = None
+    panel, distributions = None, None
     for number, screen in enumerate(shown):
         if panel is None:
             panel = Panel(caption, replayed, trace.actions, len(screen) * _enlargement(screen))
-        if number < steps:
-            yield _beside(screen, panel.draw(number))
-        else:
-            last = _beside(screen, panel.draw(steps - 1, outcome))
-            yield from (last for _ in range(hold))
+            if replayed.values.distribution is not None:
+                distributions = DistributionPanel(caption, replayed, trace.actions, panel.height)
+        state = min(number, steps - 1)
+        panels = [panel.draw(state, None if number < steps else outcome)]
+        panels += [distributions.draw(state)] if distributions else []
+        picture = _beside(screen, *panels)
+        yield from (picture for _ in range(1 if number < steps else hold))
 
 
 def _enlargement(screen: NDArray[np.uint8]) -> int:
@@ -212,18 +217,22 @@ def _enlargement(screen: NDArray[np.uint8]) -> int:
     return max(1, -(-_MIN_GAME_HEIGHT // height))
 
 
-def _beside(screen: NDArray[np.uint8], panel: Image) -> Image:
-    """The enlarged screen to the left of the panel; both sides are even, as H.264 requires."""
+def _beside(screen: NDArray[np.uint8], *panels: Image) -> Image:
+    """The enlarged screen to the left of the panels; both sides are even, as H.264 requires."""
     from PIL import Image
 
     scale = _enlargement(screen)
     game = Image.fromarray(screen)
     game = game.resize((game.width * scale, game.height * scale), Image.Resampling.NEAREST)
-    height, width = max(game.height, panel.height), game.width + panel.width
-    colour = panel.getpixel((panel.width - 1, panel.height - 1))
+    height = max(game.height, *(panel.height for panel in panels))
+    width = game.width + sum(panel.width for panel in panels)
+    colour = panels[-1].getpixel((panels[-1].width - 1, panels[-1].height - 1))
     picture = Image.new("RGB", (width + width % 2, height + height % 2), colour)
     picture.paste(game, (0, (height - game.height) // 2))
-    picture.paste(panel, (game.width, 0))
+    left = game.width
+    for panel in panels:
+        picture.paste(panel, (left, 0))
+        left += panel.width
     return picture
 
 

@@ -36,6 +36,8 @@ KINDS = [
     for settings in [(), ("envs_per_worker=3",), ("recurrent=true", "envs_per_worker=2")]
 ]
 KINDS += [(agent, ("recurrent=true", "noisy_lstm=true")) for agent in NOISY_A3C_AGENTS]
+KINDS += [("noisynet-a3c", ("exploration.distribution=uniform",))]
+CONTROLS = [("noisynet-a3c", (f"exploration.used_in={use}",)) for use in ("acting", "learning")]
 
 
 def noise(agent: ActorCriticAgent) -> dict[str, Tensor]:
@@ -92,6 +94,82 @@ def test_frozen_sigmas_are_not_part_of_the_vector() -> None:
     assert same(free.weights(), frozen.weights())
     rollout = act_rollout(frozen)
     assert frozen.learn(rollout).finite
+
+
+@pytest.mark.parametrize("recurrent", [False, True], ids=["feed-forward", "recurrent"])
+def test_with_noise_in_acting_only_the_loss_is_that_of_the_mean_weights(recurrent: bool) -> None:
+    """σ has no gradient then and is not part of the vector: it stays frozen."""
+    settings = ["exploration.used_in=acting", "exploration.sigma0=1"]
+    settings += ["recurrent=true", "noisy_lstm=true"] if recurrent else []
+    agent = make("noisynet-a3c", *settings)
+    plain = make("a3c", "exploration.beta=0", *(["recurrent=true"] if recurrent else []))
+    assert len(agent.parameters) == len(plain.parameters)
+    plain.load_weights(mean_weights(agent))
+    sigma = {name: value.clone() for name, value in agent.weights().items() if "sigma" in name}
+    rollout = act_rollout(agent)
+    if recurrent:  # both learn from the state that acting has left
+        plain._lstm_state_at_begin = agent._lstm_state_at_begin
+    learnt = agent.learn(rollout)
+    assert learnt.loss == pytest.approx(plain.learn(rollout).loss, rel=1e-5)
+    assert float(agent.gradient.norm()) == pytest.approx(float(plain.gradient.norm()), rel=1e-4)
+    assert all(torch.equal(value, agent.weights()[name]) for name, value in sigma.items())
+
+
+def test_with_noise_in_acting_only_the_agent_acts_noisily() -> None:
+    agent, whole = (make("noisynet-a3c", "exploration.sigma0=3", *more) for more in USED_IN[:2])
+    for each in (agent, whole):
+        each.begin_rollout()
+    observation = observations(1)
+    actions = [[int(each.act(observation)[0]) for _ in range(30)] for each in (agent, whole)]
+    assert actions[0] == actions[1]
+
+
+def test_with_noise_in_learning_only_the_agent_acts_on_mean_weights() -> None:
+    agent = make("noisynet-a3c", "exploration.sigma0=3", *USED_IN[2])
+    plain = make("a3c")
+    plain.load_weights(mean_weights(agent))
+    noisy = make("noisynet-a3c", "exploration.sigma0=3")
+    observation = observations(1)
+    actions = []
+    for each in (agent, plain, noisy):
+        each.begin_rollout()
+        actions.append([int(each.act(observation)[0]) for _ in range(30)])
+    assert actions[0] == actions[1]
+    assert actions[0] != actions[2]
+
+
+def test_with_noise_in_learning_only_the_loss_is_that_of_the_sample() -> None:
+    agent, whole = (make("noisynet-a3c", "exploration.sigma0=1", *USED_IN[i]) for i in (2, 0))
+    rollout = act_rollout(agent)
+    whole.begin_rollout()
+    assert same(noise(agent), noise(whole))
+    assert agent.learn(rollout).loss == pytest.approx(whole.learn(rollout).loss, rel=1e-6)
+    assert torch.allclose(agent.gradient, whole.gradient, atol=1e-6)
+    seen = [noise(agent)]
+    for _ in range(3):  # and redrawn for every roll-out
+        agent.begin_rollout()
+        assert not any(same(noise(agent), before) for before in seen)
+        seen.append(noise(agent))
+
+
+USED_IN: list[tuple[str, ...]] = [
+    (),
+    ("exploration.used_in=acting",),
+    ("exploration.used_in=learning",),
+]
+
+
+def mean_weights(agent: ActorCriticAgent) -> dict[str, Tensor]:
+    """The weights of a plain agent with the same means."""
+    return {
+        name.replace("input_gates.weight_mu", "weight_ih")
+        .replace("input_gates.bias_mu", "bias_ih")
+        .replace("hidden_gates.weight_mu", "weight_hh")
+        .replace("hidden_gates.bias_mu", "bias_hh")
+        .removesuffix("_mu"): value.clone()
+        for name, value in agent.weights().items()
+        if "sigma" not in name
+    }
 
 
 # --- act -----------------------------------------------------------------------------------------
@@ -185,7 +263,7 @@ def test_the_lstm_state_is_reset_where_an_episode_begins() -> None:
 # --- learn ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("name", "settings"), KINDS, ids=str)
+@pytest.mark.parametrize(("name", "settings"), [*KINDS, *CONTROLS], ids=str)
 def test_learning_changes_no_weight_and_can_be_repeated(
     name: str, settings: tuple[str, ...]
 ) -> None:
@@ -278,7 +356,7 @@ def restored(agent: ActorCriticAgent, name: str, *settings: str) -> ActorCriticA
     return other
 
 
-@pytest.mark.parametrize(("name", "settings"), KINDS, ids=str)
+@pytest.mark.parametrize(("name", "settings"), [*KINDS, *CONTROLS], ids=str)
 @pytest.mark.parametrize("drawn", [False, True], ids=["before", "within"])
 def test_a_restored_agent_resumes_bit_for_bit(
     name: str, settings: tuple[str, ...], drawn: bool

@@ -16,7 +16,15 @@ from noisynet.audit import checks
 from noisynet.config import AGENT_SPECS, VALUE_AGENTS, Config, build_config
 from noisynet.config.compute import cxx_compiler
 from noisynet.envs import EnvironmentSpec
-from noisynet.layers import held_noise, hold_noise, noise_off, noisy_layers, resample_noise
+from noisynet.layers import (
+    Distribution,
+    NoiseFunction,
+    held_noise,
+    hold_noise,
+    noise_off,
+    noisy_layers,
+    resample_noise,
+)
 
 SPEC = EnvironmentSpec("deep_sea/4", 3, (16,), "float32", 1, 1, 1.0)
 IMAGES = EnvironmentSpec("minatar/breakout", 3, (4, 10, 10), "uint8", 1, 1, 1.0)
@@ -130,7 +138,42 @@ def same_seed(first: str, second: str) -> Callable[[ValueAgent], None]:
     return fault
 
 
+def draws_from(distribution: Distribution) -> Callable[[ValueAgent], None]:
+    """Layers draw from another distribution than the configuration says."""
+
+    def fault(agent: ValueAgent) -> None:
+        for network in agent.networks.items().values():
+            for layer in noisy_layers(network).values():
+                layer.distribution = distribution
+
+    return fault
+
+
+def shapes_by(f: NoiseFunction) -> Callable[[ValueAgent], None]:
+    """Layers have another f than the configuration says."""
+
+    def fault(agent: ValueAgent) -> None:
+        for network in agent.networks.items().values():
+            for layer in noisy_layers(network).values():
+                layer.f = f
+
+    return fault
+
+
 FAULTS: dict[str, tuple[str, Callable[[], ValueAgent]]] = {
+    "Gaussian noise instead of uniform noise": (
+        checks.MOMENTS,
+        broken(draws_from("gaussian"), "noisynet-dqn", "exploration.distribution=uniform"),
+    ),
+    "signs instead of Gaussian noise": (
+        checks.MOMENTS,
+        broken(draws_from("rademacher"), "noisynet-dqn", "compute=torch"),
+    ),
+    "Gaussian noise instead of signs": (
+        checks.MOMENTS,
+        broken(draws_from("gaussian"), "rainbow", "exploration.distribution=rademacher"),
+    ),
+    "another f": (checks.MOMENTS, broken(shapes_by("identity"), "noisynet-dqn", "compute=torch")),
     "no noise in acting, by configuration": (
         checks.ACTING,
         lambda: make("noisynet-dqn", "exploration.used_in=learning"),
@@ -162,6 +205,23 @@ FAULTS: dict[str, tuple[str, Callable[[], ValueAgent]]] = {
         lambda: make("noisynet-dqn", "exploration.learn_sigma=false"),
     ),
 }
+
+
+@pytest.mark.parametrize(
+    ("name", "settings"),
+    [
+        ("noisynet-dqn", ("exploration.distribution=uniform",)),
+        ("noisynet-dueling", ("exploration.distribution=rademacher",)),
+        ("rainbow", ("exploration.distribution=uniform", "exploration.f=identity")),
+        ("noisynet-c51", ("exploration.f=identity",)),
+        ("noisynet-dqn", ("exploration.noise=independent", "exploration.distribution=rademacher")),
+    ],
+    ids=str,
+)
+def test_noise_beyond_the_gaussian_keeps_the_contract(name: str, settings: tuple[str, ...]) -> None:
+    report = audit_agent(make(name, *settings), UPDATES)
+    assert report.passed, str(report)
+    assert report[checks.MOMENTS].passed
 
 
 @pytest.mark.parametrize("fault", FAULTS)

@@ -48,6 +48,8 @@ def make(
         ("noisynet-a3c", ("exploration.layers=heads",)),
         ("noisynet-a3c-factorised", ()),
         ("noisynet-a3c-factorised", ("envs_per_worker=4",)),
+        ("noisynet-a3c", ("exploration.distribution=uniform",)),
+        ("noisynet-a3c-factorised", ("exploration.f=identity",)),
     ],
     ids=str,
 )
@@ -212,6 +214,15 @@ class SavesItsNoise(ActorCriticAgent):
         noisy_layers(self.online)["policy"]._non_persistent_buffers_set.clear()
 
 
+class DrawsGaussians(ActorCriticAgent):
+    """Whatever the configuration says."""
+
+    def begin_rollout(self) -> None:
+        for layer in noisy_layers(self.online).values():
+            layer.distribution = "gaussian"
+        super().begin_rollout()
+
+
 FAULTS: dict[str, tuple[str, Callable[[], ActorCriticAgent]]] = {
     "no noise in acting": (checks.ACTING, lambda: make(kind=ActsWithMeanWeights)),
     "no noise in learning": (checks.LEARNING, lambda: make(kind=LearnsWithMeanWeights)),
@@ -247,6 +258,23 @@ FAULTS: dict[str, tuple[str, Callable[[], ActorCriticAgent]]] = {
     "noise is too large": (
         checks.MOMENTS,
         lambda: make("noisynet-a3c", "envs_per_worker=2", kind=ScalesItsNoise),
+    ),
+    "Gaussian noise instead of signs": (
+        checks.MOMENTS,
+        lambda: make(
+            "noisynet-a3c",
+            "envs_per_worker=2",
+            "exploration.distribution=rademacher",
+            kind=DrawsGaussians,
+        ),
+    ),
+    "no noise in acting, by configuration": (
+        checks.ACTING,
+        lambda: make("noisynet-a3c", "exploration.used_in=learning"),
+    ),
+    "no noise in learning, by configuration": (
+        checks.LEARNING,
+        lambda: make("noisynet-a3c", "exploration.used_in=acting"),
     ),
     "noise is in the state_dict": (checks.SAVED, lambda: make(kind=SavesItsNoise)),
     "σ is frozen": (checks.GRADIENT, lambda: make("noisynet-a3c", "exploration.learn_sigma=false")),

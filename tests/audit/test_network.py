@@ -10,9 +10,15 @@ import torch
 from torch import nn
 
 from noisynet.audit import audit_network, checks
-from noisynet.layers import Noise, NoisyLinear
+from noisynet.layers import Distribution, Noise, NoiseFunction, NoisyLinear
 
 from .double_q_agent import DoubleQAgent, SelectorViewAgent, q_network
+
+OPTIONS: list[tuple[Noise, NoiseFunction]] = [
+    ("factorised", "signed_sqrt"),
+    ("factorised", "identity"),
+    ("independent", "signed_sqrt"),
+]
 
 
 @pytest.mark.parametrize("agent", [DoubleQAgent, SelectorViewAgent])
@@ -31,6 +37,52 @@ def test_a_correct_agent_passes_every_check(
 def test_correct_layers_pass_without_an_agent(noise: Noise) -> None:
     report = audit_network(q_network(noise=noise))
     assert report.passed, str(report)
+
+
+@pytest.mark.parametrize("distribution", ["uniform", "rademacher"])
+@pytest.mark.parametrize(("noise", "f"), OPTIONS)
+def test_noise_beyond_the_gaussian_passes(
+    noise: Noise, f: NoiseFunction, distribution: Distribution
+) -> None:
+    network = q_network(noise=noise, distribution=distribution, f=f)
+    report = DoubleQAgent(network).audit()
+    assert report.passed, str(report)
+    if distribution == "rademacher":
+        assert "samples of few signs repeat by chance" in report[checks.FRESH].evidence
+    else:
+        assert report[checks.FRESH].passed
+
+
+def test_the_gaussian_without_f_passes() -> None:
+    report = DoubleQAgent(q_network(f="identity")).audit()
+    assert report.passed, str(report)
+
+
+@pytest.mark.parametrize("declared", ["gaussian", "uniform", "rademacher"])
+@pytest.mark.parametrize("drawn", ["gaussian", "uniform", "rademacher"])
+def test_another_distribution_than_declared_is_found(
+    drawn: Distribution, declared: Distribution
+) -> None:
+    report = audit_network(q_network(distribution=drawn), distribution=declared)
+    assert report[checks.MOMENTS].passed is (drawn == declared), str(report)
+
+
+@pytest.mark.parametrize("distribution", ["gaussian", "uniform"])
+def test_another_f_than_declared_is_found(distribution: Distribution) -> None:
+    network = q_network(distribution=distribution)
+    assert audit_network(network).passed
+    assert checks.MOMENTS in audit_network(network, f="identity").failures
+
+
+def test_samples_of_few_signs_are_not_taken_for_repeated_ones() -> None:
+    """A layer of 3 inputs and 2 outputs has 32 samples of signs; a wide one has enough to tell."""
+    narrow = audit_network(nn.Sequential(NoisyLinear(3, 2, distribution="rademacher")))
+    assert narrow[checks.FRESH].passed is None
+    wide = audit_network(nn.Sequential(NoisyLinear(40, 30, distribution="rademacher")))
+    assert wide[checks.FRESH].passed
+    layer = NoisyLinear(40, 30, distribution="rademacher")
+    layer.resample_noise = lambda *_: None  # type: ignore[method-assign]
+    assert audit_network(nn.Sequential(layer))[checks.FRESH].passed is False
 
 
 def test_the_evidence_names_every_pair_of_roles() -> None:
@@ -179,6 +231,8 @@ def test_the_mode_of_every_submodule_is_restored() -> None:
             "contract expected 'action', 'update' or 'rollout', got 'acton'; did you mean 'action'",
         ),
         ({"noise": "factorized"}, "did you mean 'factorised'"),
+        ({"distribution": "gausian"}, "did you mean 'gaussian'"),
+        ({"f": "sqrt"}, "f expected 'signed_sqrt' or 'identity', got 'sqrt'"),
         ({"updates": 0}, "updates expected a positive integer, got 0"),
         ({"updates": -1}, "updates expected a positive integer, got -1"),
     ],

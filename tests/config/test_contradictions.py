@@ -205,3 +205,30 @@ def test_noise_per_episode_that_is_not_acted_with_is_allowed() -> None:
 def test_the_smallest_start_of_learning_is_allowed() -> None:
     settings = ["num_envs=8", "learning.n_step=4", "learning.starts_steps=32"]
     assert build_config("dqn", "deep_sea/10", settings=settings).learning.starts_steps == 32
+
+
+@pytest.mark.parametrize(
+    ("agent", "settings"),
+    [
+        ("noisynet-dqn", ["exploration.noise=independent"]),
+        ("rainbow", ["exploration.noise=independent"]),
+        ("noisynet-a3c", []),
+    ],
+    ids=str,
+)
+def test_f_shapes_factorised_noise_alone(agent: str, settings: list[str]) -> None:
+    (error,) = refusal(agent, "atari/pong", settings=[*settings, "exploration.f=identity"])
+    assert error == (
+        "exploration.f=identity shapes factorised noise, exploration.noise=independent has no f; "
+        "remove one of them"
+    )
+    uniform = [*settings, "exploration.distribution=uniform"]
+    exploration = build_config(agent, "atari/pong", settings=uniform).exploration
+    assert exploration.distribution == "uniform"  # type: ignore[union-attr]
+
+
+def test_unknown_distributions_are_refused_with_the_known_ones() -> None:
+    settings = ["exploration.distribution=normal", "exploration.f=sqrt"]
+    errors = "\n".join(refusal("noisynet-dqn", "atari/pong", settings=settings))
+    assert "'gaussian' or 'uniform' or 'rademacher'" in errors
+    assert "'signed_sqrt' or 'identity'" in errors

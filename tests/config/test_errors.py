@@ -115,7 +115,7 @@ OF_VALUE_AGENTS = {
     "learning.double_q": "",
     "network.dueling": "",
     "exploration.redraw": "",
-    "exploration.used_in": "",
+    "exploration.warm_up": "",
 }
 
 OF_A3C = {

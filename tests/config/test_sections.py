@@ -50,6 +50,7 @@ def test_the_score_is_with_noise_if_the_agent_acts_with_noise(
     settings: dict[str, Any], evaluation: str
 ) -> None:
     assert NoisyWeights(**settings).evaluation == evaluation
+    assert NoisyRollouts(**settings).evaluation == evaluation
 
 
 @pytest.mark.parametrize(
@@ -101,7 +102,9 @@ def test_a_noisy_agent_has_no_epsilon(agent: str, name: str) -> None:
         NoisyWeights.model_validate({name: 1})
 
 
-@pytest.mark.parametrize("name", ["sigma0", "noise", "redraw", "warm_up", "learn_sigma"])
+@pytest.mark.parametrize(
+    "name", ["sigma0", "noise", "distribution", "f", "redraw", "warm_up", "learn_sigma"]
+)
 def test_an_epsilon_greedy_agent_has_no_noise(name: str) -> None:
     (error,) = refusal("dqn", "atari/pong", settings=[f"exploration.{name}=1"])
     assert error.startswith(f"unknown key 'exploration.{name}'")
@@ -122,7 +125,10 @@ def test_a_noisy_agent_has_no_entropy_bonus(agent: str) -> None:
         NoisyRollouts.model_validate({"beta": 0.01})
 
 
-@pytest.mark.parametrize("name", ["noise", "sigma0", "layers", "learn_sigma", "evaluation"])
+@pytest.mark.parametrize(
+    "name",
+    ["noise", "sigma0", "distribution", "f", "layers", "used_in", "learn_sigma", "evaluation"],
+)
 def test_a3c_has_no_noise(name: str) -> None:
     (error,) = refusal("a3c", "atari/pong", settings=[f"exploration.{name}=1"])
     assert error.startswith(

@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -68,6 +69,12 @@ PAPER_AGENTS = (
         ),
         ("minatar5", [f"minatar/{game}" for game in MINATAR_GAMES], PAPER_AGENTS, 105),
         ("classic", ["gym/CartPole-v1", "deep_sea/10"], ("dqn", "noisynet-dqn"), 12),
+        (
+            "controls",
+            ["minatar/breakout", "minatar/space_invaders"],
+            ("dqn", "noisynet-dqn", "a3c", "noisynet-a3c"),
+            72,
+        ),
     ],
 )
 def test_shipped_plans(
@@ -89,6 +96,39 @@ def test_atari57_has_the_papers_budgets() -> None:
     expected = {name: 320_000_000 if "a3c" in name else 200_000_000 for name in PAPER_AGENTS}
     assert budgets == expected
     assert {spec.config.evaluation.period_frames for spec in specs} == {1_000_000}
+
+
+CONTROLS: dict[str, dict[str, Any]] = {
+    "dqn": {},
+    "dqn+epsilon-0": {"initial": 0.0, "final": 0.0, "evaluation": 0.0},
+    "noisynet-dqn": {"used_in": "acting and learning", "learn_sigma": True, "evaluation": "on"},
+    "noisynet-dqn+acting-only": {"used_in": "acting", "evaluation": "on"},
+    "noisynet-dqn+learning-only": {"used_in": "learning", "evaluation": "off"},
+    "noisynet-dqn+frozen-sigma": {"used_in": "acting and learning", "learn_sigma": False},
+    "a3c": {"beta": 0.01},
+    "a3c+no-entropy-bonus": {"beta": 0.0},
+    "noisynet-a3c": {"used_in": "acting and learning", "learn_sigma": True, "evaluation": "on"},
+    "noisynet-a3c+acting-only": {"used_in": "acting", "evaluation": "on"},
+    "noisynet-a3c+learning-only": {"used_in": "learning", "evaluation": "off"},
+    "noisynet-a3c+frozen-sigma": {"used_in": "acting and learning", "learn_sigma": False},
+}
+
+
+def test_the_controls_change_where_noise_is_used_and_nothing_else() -> None:
+    """The paper leaves open whether noise helps by exploration or in optimisation."""
+    specs = build_plan("controls", out=OUT).specs
+    assert {spec.frames for spec in specs} == {1_000_000}
+    for game in ("breakout", "space_invaders"):
+        found = {
+            s.label: s.config for s in specs if (s.environment, s.seed) == (f"minatar/{game}", 0)
+        }
+        assert set(found) == set(CONTROLS)
+        for label, expected in CONTROLS.items():
+            explored = found[label].exploration
+            assert {key: getattr(explored, key) for key in expected} == expected
+            whole = found[label.partition("+")[0]]
+            same = found[label].model_copy(update={"exploration": whole.exploration})
+            assert same == whole
 
 
 # --- plan files ---------------------------------------------------------------------------
@@ -205,7 +245,7 @@ def test_errors_of_runs_are_listed_once_with_the_first_run(tmp_path: Path) -> No
         "atari has no game 'pongg'. Did you mean 'atari/pong'? "
         "(in dqn on atari/pongg, seed 0 and 3 more)",
         "unknown key 'exploration.final', which belongs to exploration.kind=epsilon-greedy; "
-        "did you mean 'exploration.kind'? "
+        "did you mean 'exploration.f'? "
         "(in noisynet-dqn on atari/pongg, seed 0 and 3 more)",
         "unknown key 'learning.discont'; did you mean 'learning.discount'? "
         "(in dqn on atari/pongg, seed 0 and 7 more)",

@@ -5,10 +5,16 @@ from __future__ import annotations
 import os
 import signal
 from functools import partial
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from experiments.conftest import NAMES, Sweeps, has_ended, until
+from noisynet.config import ActorCriticConfig, build_config
+from noisynet.experiments import RunSpec, build_plan
+from noisynet.layers import noisy_layers
+from noisynet.loops import load_agent, open_run_folder, train
 from noisynet.runs import read_metrics
 
 
@@ -19,6 +25,53 @@ def test_a_sweep_of_one_run(sweeps: Sweeps) -> None:
     status = sweeps.status(NAMES[1]) or {}
     assert (status["state"], status["frames"]) == ("finished", 400)
     assert "frame 150: score" in (sweeps.out / f"{NAMES[1]}.log").read_text()
+
+
+def controls() -> list[Any]:
+    """The variants of the plan `controls`; those of A3C start processes, so two stand for all."""
+    specs = build_plan("controls", out=Path(), environments="minatar/breakout", seeds=1).specs
+    quick = {"noisynet-a3c+acting-only", "noisynet-a3c+learning-only"}
+    return [
+        pytest.param(
+            spec,
+            id=spec.label,
+            marks=[pytest.mark.slow] if "a3c" in spec.agent and spec.label not in quick else [],
+        )
+        for spec in specs
+    ]
+
+
+@pytest.mark.parametrize("spec", controls())
+def test_every_control_trains(spec: RunSpec, tmp_path: Path) -> None:
+    """A short run: σ moves unless it is frozen, and the score is with noise if acting is."""
+    short = ["network.hidden=[16]", "evaluation.period_frames=200", "evaluation.frames=100"]
+    if isinstance(spec.config, ActorCriticConfig):
+        short += ["workers=1", "envs_per_worker=2"]
+    else:
+        short += ["learning.starts_steps=100", "replay.capacity_steps=300"]
+    settings = [*spec.settings, *short]
+    config = build_config(spec.agent, spec.environment, frames=300, settings=settings)
+    folder = open_run_folder(tmp_path / "run", config)
+    with folder.lock():
+        outcome = train(config, folder)
+    assert outcome.finished
+    scores = {
+        row["noise"]: row["score"]
+        for row in read_metrics(folder.metrics_path)
+        if row["kind"] == "evaluation"
+    }
+    noisy = "noisynet" in spec.agent
+    assert set(scores) == ({"on", "off"} if noisy else {"off"})
+    by_acting = noisy and "learning-only" not in spec.label
+    assert outcome.score == scores["on" if by_acting else "off"]
+    agent, _ = load_agent(folder.path)
+    layers = noisy_layers(agent.online)
+    assert bool(layers) == noisy
+    frozen = any(name in spec.label for name in ("acting-only", "frozen-sigma"))
+    for layer in layers.values():
+        initial = layer.sigma0 / (layer.in_features**0.5 if layer.noise == "factorised" else 1)
+        moved = (layer.weight_sigma - initial).abs().max().item() > 1e-6 * initial
+        assert moved != frozen
 
 
 @pytest.mark.slow

@@ -61,6 +61,13 @@ def plain_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return trained(path, "dueling", "deep_sea/4", 60, DEEP_SEA)
 
 
+@pytest.fixture(scope="session")
+def distributional_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run of a noisy agent that learns distributions."""
+    path = tmp_path_factory.mktemp("distributional") / "run"
+    return trained(path, "rainbow", "deep_sea/4", 60, (*DEEP_SEA, "network.atoms=11"))
+
+
 def newest_traces(run: Path, noise: Literal["on", "off"]) -> list[Trace]:
     """The traces of a run's newest evaluation."""
     files = [file for file in list_traces(RunFolder(run).traces_path) if file.noise == noise]

@@ -11,9 +11,15 @@ from noisynet.agents import ActorCriticAgent, ValueAgent
 from noisynet.config import Config, build_config
 from noisynet.envs import make_environment
 from noisynet.layers import noise_off, resample_noise
-from noisynet.networks import view_with_own_noise
+from noisynet.networks import CategoricalNetwork, view_with_own_noise
 from noisynet.runs import Trace
-from noisynet.watch.value_sampling import PolicySampler, QSampler, SampledValues, make_sampler
+from noisynet.watch.value_sampling import (
+    CategoricalSampler,
+    PolicySampler,
+    QSampler,
+    SampledValues,
+    make_sampler,
+)
 
 from .conftest import NOISY_ACTOR_CRITICS, SMALL, make_actor_critic
 
@@ -33,18 +39,24 @@ def sample_policy(
     return sampler.values()
 
 
-@pytest.mark.parametrize("noise", ["factorised", "independent"])
-@pytest.mark.parametrize("agent_name", ["noisynet-dqn", "noisynet-dueling"])
-def test_the_spread_of_q_is_that_of_separate_noise_samples(agent_name: str, noise: str) -> None:
-    """Against resampling the noise of one network again and again."""
-    settings = [*SMALL, f"exploration.noise={noise}", "exploration.sigma0=0.5"]
-    config = build_config(agent_name, "deep_sea/4", settings=settings)
+def make_value_agent(name: str, *settings: str) -> ValueAgent:
+    """A small value agent on deep_sea/4."""
+    config = build_config(name, "deep_sea/4", settings=[*SMALL, *settings])
     assert isinstance(config, Config)
     with make_environment("deep_sea/4") as environment:
-        agent = ValueAgent(config, environment.spec)
-    trace = Trace("deep_sea/4", 0, np.zeros(4, np.uint8), 0.0, 0, 0, "on")
+        return ValueAgent(config, environment.spec)
+
+
+@pytest.mark.parametrize("noise", ["factorised", "independent"])
+@pytest.mark.parametrize(
+    "agent_name", ["noisynet-dqn", "noisynet-dueling", "noisynet-c51", "rainbow"]
+)
+def test_the_spread_of_q_is_that_of_separate_noise_samples(agent_name: str, noise: str) -> None:
+    """Against resampling the noise of one network again and again."""
+    settings = f"exploration.noise={noise}", "exploration.sigma0=0.5"
+    agent = make_value_agent(agent_name, *settings)
     states = np.eye(16, dtype=np.float32)[:3, None]  # [3, 1, 16]
-    sampler = QSampler(agent, trace, 400)
+    sampler = make_sampler(agent, TRACE, 400)
     for state in states:
         sampler.add(state[None])
     values = sampler.values()
@@ -58,7 +70,7 @@ def test_the_spread_of_q_is_that_of_separate_noise_samples(agent_name: str, nois
         with noise_off(network):
             mean = network(torch.from_numpy(states)).numpy()
     q = np.stack(drawn)  # [800, 3, 2]
-    np.testing.assert_allclose(values.mean_weights, mean, rtol=1e-5)
+    np.testing.assert_allclose(values.mean_weights, mean, rtol=1e-5, atol=1e-5)
     spread = q.std(axis=0).max()
     quartiles = np.quantile(q, (0.25, 0.75), axis=0)
     assert np.abs(values.spread[..., 2] - q.mean(axis=0)).max() < 0.25 * spread
@@ -70,6 +82,46 @@ def test_the_spread_of_q_is_that_of_separate_noise_samples(agent_name: str, nois
     np.testing.assert_allclose(values.greedy_share.sum(axis=1), 1)
     disagree = (q.argmax(axis=2) != mean.argmax(axis=1)).mean(axis=0)
     assert np.abs(values.disagreement - disagree).max() < 0.12
+
+
+def test_distributions_are_those_of_the_mean_weights_and_of_separate_noise_samples() -> None:
+    agent = make_value_agent("rainbow", "network.atoms=5", "exploration.sigma0=2")
+    sampler = make_sampler(agent, TRACE, 400)
+    for state in states(3):
+        sampler.add(state[None])
+    values = sampler.values()
+    assert values.distribution is not None
+    assert values.mixture is not None
+
+    network, stream = view_with_own_noise(agent.online), torch.Generator().manual_seed(1)
+    assert isinstance(network, CategoricalNetwork)
+    observed, drawn = torch.from_numpy(states(3)), []
+    with torch.no_grad():
+        for _ in range(800):
+            resample_noise(network, stream)
+            drawn.append(network.logits(observed).softmax(dim=-1).numpy())
+        with noise_off(network):
+            mean = network.logits(observed).softmax(dim=-1).numpy()
+    p = np.stack(drawn)  # [800, 3, 2, 5]
+    np.testing.assert_allclose(values.distribution, mean, rtol=1e-5)
+    np.testing.assert_allclose(values.mixture, p.mean(axis=0), atol=0.25 * float(p.std()))
+    assert np.abs(values.mixture - values.distribution).max() > 0.01
+    for found in (values.distribution, values.mixture):
+        np.testing.assert_allclose(found.sum(axis=-1), 1, rtol=1e-5)
+    atoms = network.atoms.double().numpy()
+    np.testing.assert_allclose(values.distribution @ atoms, values.mean_weights, atol=1e-5)
+    np.testing.assert_allclose(values.mixture @ atoms, values.spread[..., 2], atol=1e-5)
+
+
+def test_without_noise_the_mixture_is_the_distribution() -> None:
+    agent = make_value_agent("c51")
+    sampler = make_sampler(agent, TRACE, 32)
+    sampler.add(states(3))
+    values = sampler.values()
+    assert values.distribution is not None
+    assert values.mixture is not None
+    np.testing.assert_array_equal(values.mixture, values.distribution)
+    assert (values.spread == values.mean_weights[..., None]).all()
 
 
 @pytest.mark.parametrize("recurrent", [False, True], ids=["feed-forward", "recurrent"])
@@ -139,9 +191,8 @@ def test_sampling_does_not_change_the_agent() -> None:
 
 
 def test_the_sampler_fits_the_agent() -> None:
-    config = build_config("dqn", "deep_sea/4", settings=SMALL)
-    assert isinstance(config, Config)
-    with make_environment("deep_sea/4") as environment:
-        value_agent = ValueAgent(config, environment.spec)
-    assert type(make_sampler(value_agent, TRACE, 2)) is QSampler
+    assert type(make_sampler(make_value_agent("dqn"), TRACE, 2)) is QSampler
+    assert type(make_sampler(make_value_agent("c51"), TRACE, 2)) is CategoricalSampler
+    plain = make_value_agent("rainbow", "network.atoms=null")
+    assert type(make_sampler(plain, TRACE, 2)) is QSampler
     assert type(make_sampler(make_actor_critic("a3c"), TRACE, 2)) is PolicySampler

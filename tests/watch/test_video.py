@@ -19,6 +19,7 @@ from noisynet.loops import load_agent
 from noisynet.runs import RunError, StorageError, list_traces, write_traces
 from noisynet.watch import ReplayMismatch, render_episode
 from noisynet.watch.episode import replay, screens
+from noisynet.watch.panel import CHOSEN, OTHER
 
 from .conftest import newest_traces, trained
 
@@ -94,6 +95,18 @@ def test_an_agent_without_noise_falls_back_to_noise_off(plain_run: Path, tmp_pat
     assert facts[2] == 3
     assert len(frames) == 4 + 3
     assert {frame.shape for frame in frames} == {(640, 640 + 480, 3)}
+
+
+def test_an_agent_that_learns_distributions_has_a_second_panel(
+    distributional_run: Path, tmp_path: Path
+) -> None:
+    rendered = render_episode(distributional_run, tmp_path / "game.mp4", samples=4)
+    frames, _ = decoded(rendered.path)
+    assert {frame.shape for frame in frames} == {(640, 640 + 480 + 440, 3)}
+    assert len(frames) == rendered.frames == 4 + 3
+    right = frames[0][:, 640 + 480 :].astype(int)
+    for colour in (OTHER, CHOSEN):  # the columns of both actions
+        assert (np.abs(right - colour).max(axis=2) < 25).sum() > 500
 
 
 def test_steps_can_be_limited(plain_run: Path, tmp_path: Path) -> None:
