@@ -23,6 +23,7 @@ from noisynet.layers.arguments import (
     check_size,
     checked_sigma0,
 )
+from noisynet.layers.linear_by_rows import linear_by_rows
 
 Perturb = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]
 """Computes the weights under factorised noise from μ, σ, f(ε) of the outputs and of the inputs."""
@@ -237,7 +238,12 @@ class NoisyLinear(nn.Module):
         weight, bias = self._current()
         if rows is None:
             return F.linear(x, weight, bias)
-        y = torch.einsum("...np,nqp->...nq", x, weight)
+        if self._cached is None:
+            y = torch.einsum("...np,nqp->...nq", x, weight)
+        else:  # a roll-out, of which backward is most of the cost
+            assert self.epsilon_weight is not None
+            samples = weight.detach(), self.epsilon_weight
+            y = linear_by_rows(x, self.weight_mu, self.weight_sigma, *samples)
         return y if bias is None else y + bias
 
     def _forward_by_rows(self, x: Tensor) -> Tensor:

@@ -260,6 +260,30 @@ def test_each_row_keeps_its_sample_over_the_steps_of_a_roll_out(noise: Noise) ->
 
 
 @pytest.mark.parametrize("noise", KINDS)
+@pytest.mark.parametrize("cached", [True, False])
+@pytest.mark.parametrize("learn_sigma", [True, False])
+@pytest.mark.parametrize("steps", [(), (7,), (2, 3)], ids=["act", "roll-out", "two dimensions"])
+def test_gradients_of_rows_are_those_of_the_weights_of_each_row(
+    noise: Noise, learn_sigma: bool, steps: tuple[int, ...], cached: bool
+) -> None:
+    layer = NoisyLinear(4, 3, noise=noise, dtype=torch.float64)
+    layer.weight_sigma.requires_grad_(learn_sigma)
+    layer.resample_noise(rows=5)
+    x = torch.randn(*steps, 5, 4, dtype=torch.float64, requires_grad=True)
+    factor = torch.randn(*steps, 5, 3, dtype=torch.float64)
+    trained = [x, *(parameter for parameter in layer.parameters() if parameter.requires_grad)]
+    weight, bias = layer.weight, layer.bias
+    assert bias is not None
+    rows = [x[..., n, :] @ weight[n].T + bias[n] for n in range(5)]
+    expected = torch.autograd.grad((torch.stack(rows, dim=-2) * factor).sum(), trained)
+    if cached:
+        layer.cache_weights()
+    found = torch.autograd.grad((layer(x) * factor).sum(), trained)
+    for gradient, other in zip(found, expected, strict=True):
+        torch.testing.assert_close(gradient, other)
+
+
+@pytest.mark.parametrize("noise", KINDS)
 @pytest.mark.parametrize("shape", [(5, 4), (1, 4), (4,), (6, 5, 4), (0, 4)])
 def test_a_wrong_number_of_rows_is_an_error_not_a_broadcast(
     noise: Noise, shape: tuple[int, ...]
