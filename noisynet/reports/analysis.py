@@ -101,20 +101,30 @@ class Analysis:
 
     # --- one contender ---------------------------------------------------------------------------
 
-    def normalised(self, contender: Contender, tasks: Sequence[str]) -> list[Floats]:
-        """Normalised scores of a contender's complete runs on each task."""
+    def published(self, contender: Contender, task: str) -> PublishedScore | None:
+        """The published score of an agent on a game, for contenders without a variant."""
+        if self.study.family != "atari" or contender.variant:
+            return None
+        # None with other options
+        return published_scores().get(contender.agent, {}).get(table_label(task))
+
+    def scores(self, contender: Contender, task: str, *, published: bool = False) -> Floats:
+        """The score of each complete run, or the published mean alone; empty without any."""
+        if not published:
+            return self.study.scores(contender, task)
+        score = self.published(contender, task)
+        return np.array([score.mean] if score else [])
+
+    def normalised(
+        self, contender: Contender, tasks: Sequence[str], *, published: bool = False
+    ) -> list[Floats]:
+        """Normalised scores of a contender on each task."""
         return [
-            human_normalised(self.study.scores(contender, task), self.references[task])
+            human_normalised(
+                self.scores(contender, task, published=published), self.references[task]
+            )
             for task in tasks
         ]
-
-    def mean_score(self, contender: Contender, task: str, published: bool = False) -> float | None:
-        """The mean score over complete runs, or the published one; None if there is none."""
-        if published:
-            score = self.published(contender, task)
-            return None if score is None else score.mean
-        scores = self.study.scores(contender, task)
-        return float(scores.mean()) if scores.size else None
 
     def mean_curve(self, contender: Contender, task: str, noise: NoiseMode | None = None) -> Floats:
         """Mean score over complete runs at each evaluation: [K]."""
@@ -174,28 +184,9 @@ class Analysis:
         """The mean scores of both, on each task on which both have complete runs."""
         found = {}
         for task in self.study.tasks_of(noisy, baseline):
-            ours, theirs = (self.mean_score(one, task, published) for one in (noisy, baseline))
-            if ours is not None and theirs is not None:
-                found[task] = (ours, theirs)
+            ours, theirs = (
+                self.scores(contender, task, published=published) for contender in (noisy, baseline)
+            )
+            if ours.size and theirs.size:
+                found[task] = (float(ours.mean()), float(theirs.mean()))
         return found
-
-    # --- published -------------------------------------------------------------------------------
-
-    def published(self, contender: Contender, task: str) -> PublishedScore | None:
-        """The published score of an agent on a game, for contenders without a variant."""
-        if self.study.family != "atari" or contender.variant:
-            return None
-        # None with other options
-        return published_scores().get(contender.agent, {}).get(table_label(task))
-
-    def published_normalised(
-        self, contender: Contender, tasks: Sequence[str]
-    ) -> list[Floats] | None:
-        """Normalised published scores, one for each task; None unless all are published."""
-        found = []
-        for task in tasks:
-            score = self.published(contender, task)
-            if score is None:
-                return None
-            found.append(human_normalised([score.mean], self.references[task]))
-        return found or None

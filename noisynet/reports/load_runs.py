@@ -69,20 +69,6 @@ class Protocol:
 
 
 @dataclass(frozen=True)
-class Timing:
-    """The duration of a run, including work repeated after interruptions."""
-
-    training_seconds: float = 0.0
-    evaluation_seconds: float = 0.0
-    steps: float = 0.0
-
-    @property
-    def steps_per_second(self) -> float:
-        """Of training; NaN if nothing was timed."""
-        return self.steps / self.training_seconds if self.training_seconds > 0 else math.nan
-
-
-@dataclass(frozen=True)
 class Run:
     """One run folder.
 
@@ -98,7 +84,9 @@ class Run:
         curves: by noise mode, the score of each evaluation [K], the first after one period, NaN
             where there is none; agents without noise have only "off".
         sigma: Σ̄ by layer, [SIGMA_POINTS]; NaN at points without a row.
-        timing: its duration.
+        training_seconds: the duration of training, including work repeated after interruptions.
+        evaluation_seconds: the duration of evaluations.
+        steps_per_second: of training; NaN if nothing was timed.
         state: of status.json.
         remarks: for the table of runs.
     """
@@ -113,7 +101,9 @@ class Run:
     score_noise: NoiseMode
     curves: Mapping[NoiseMode, Floats] = field(repr=False)
     sigma: Mapping[str, Floats] = field(repr=False)
-    timing: Timing
+    training_seconds: float
+    evaluation_seconds: float
+    steps_per_second: float
     state: str
     remarks: tuple[str, ...] = ()
 
@@ -192,6 +182,7 @@ def read_run(path: Path) -> Run:
     noisy = STYLES[config["agent"]].noisy
     rows, sigma = read_evaluations_and_sigma(folder.metrics_path, config["frames"], noisy)
     curves, remarks = _curves(folder.metrics_path, rows, protocol)
+    training, evaluating, steps = read_timing(folder.timing_path)
     status = folder.read_status() or {}
     state = str(status.get("state", "no status"))
     if state == "failed":
@@ -208,7 +199,9 @@ def read_run(path: Path) -> Run:
         score_noise=config.get("exploration", {}).get("evaluation", "on") if noisy else "off",
         curves=curves,
         sigma=sigma,
-        timing=read_timing(folder.timing_path),
+        training_seconds=training,
+        evaluation_seconds=evaluating,
+        steps_per_second=steps / training if training > 0 else math.nan,
         state=state,
         remarks=tuple(remarks),
     )
@@ -269,8 +262,8 @@ def read_evaluations_and_sigma(
     return rows, sigma
 
 
-def read_timing(path: Path) -> Timing:
-    """The duration of a run, from its timing.jsonl."""
+def read_timing(path: Path) -> tuple[float, float, float]:
+    """Seconds of training, seconds of evaluation and steps of a run, from its timing.jsonl."""
     training = evaluation = steps = 0.0
     for row in _decoded(path, _lines(path)):
         seconds = float(row.get("seconds", 0.0))
@@ -279,7 +272,7 @@ def read_timing(path: Path) -> Timing:
             steps += seconds * float(row.get("steps_per_second", 0.0))
         else:
             evaluation += seconds
-    return Timing(training, evaluation, steps)
+    return training, evaluation, steps
 
 
 def _lines(path: Path) -> list[bytes]:

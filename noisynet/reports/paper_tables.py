@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final, Literal, TextIO
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from noisynet.reports.agents import AGENTS, STYLES
 from noisynet.reports.published import (
@@ -28,7 +29,7 @@ from noisynet.reports.scores import (
     relative_score,
     tally,
 )
-from noisynet.reports.table_formats import Table, TableFormat, number_cell, render_table
+from noisynet.reports.table_formats import Cell, Table, TableFormat, number_cell, render_table
 
 HALF_A_POINT: Final = 0.5
 """The rounding error of Table 3, and of the per cents in Tables 1 and 2."""
@@ -40,43 +41,35 @@ _PUBLISHED: Final = tuple(agent for agent in AGENTS if agent in published_scores
 _NOISY: Final = tuple(agent for agent in _PUBLISHED if STYLES[agent].noisy)
 
 
-@dataclass(frozen=True)
-class Recomputed:
-    """A statistic of Table 3, and its bounds given the rounding of Table 3."""
-
-    value: float
-    low: float
-    high: float
-
-    def mark(self, printed: int) -> str:
-        """=, ≈ or ≠ the printed number."""
-        if round(self.value) == printed:
-            return "="
-        reaches = self.low <= printed + HALF_A_POINT and self.high >= printed - HALF_A_POINT
-        return "≈" if reaches else "≠"
-
-
-def normalised_scores(
-    agent: str, references: ReferenceName, shift: float = 0.0, leave_out: str = ""
-) -> Floats:
-    """Eq. 18 for every game of Table 3, with `shift` points added to each score."""
+def normalised_scores(agent: str, references: ReferenceName) -> Floats:
+    """Eq. 18 for every game of Table 3, as printed, and half a point lower and higher: [3, G]."""
     limits = atari_references(references)
-    return np.array(
+    shifts = np.array([0.0, -HALF_A_POINT, HALF_A_POINT])
+    return np.stack(
         [
-            human_normalised(score.mean + shift, limits[game])
+            human_normalised(score.mean + shifts, limits[game])
             for game, score in published_scores()[agent].items()
-            if game != leave_out
-        ]
+        ],
+        axis=1,
     )
 
 
-def recomputed(agent: str, statistic: AggregateName, references: ReferenceName) -> Recomputed:
-    """The mean or median over games of an agent's human-normalised scores."""
-    found = []
-    for shift in (0.0, -HALF_A_POINT, HALF_A_POINT):
-        scores = normalised_scores(agent, references, shift)
-        found.append(float(np.mean(scores) if statistic == "mean" else np.median(scores)))
-    return Recomputed(*found)
+def recomputed(agent: str, statistic: AggregateName, references: ReferenceName) -> Floats:
+    """The mean or median over games of an agent's human-normalised scores, and its bounds: [3].
+
+    The second and third number are the lowest and the highest given the rounding of Table 3.
+    """
+    scores = normalised_scores(agent, references)
+    return np.asarray(scores.mean(axis=1) if statistic == "mean" else np.median(scores, axis=1))
+
+
+def mark(found: ArrayLike, printed: int) -> str:
+    """Whether a recomputed number, with its bounds, is =, ≈ or ≠ the printed one."""
+    value, low, high = np.asarray(found, float)
+    if round(value) == printed:
+        return "="
+    reaches = low <= printed + HALF_A_POINT and high >= printed - HALF_A_POINT
+    return "≈" if reaches else "≠"
 
 
 def published_tally(noisy: str) -> str:
@@ -122,7 +115,7 @@ def table_1() -> Table:
                 found = [recomputed(agent, statistic, references) for references in _BOTH]
                 reasons = ("Table 3 is rounded", _WHY[statistic])
                 _add_marked(table, f"{STYLES[agent].title}, {statistic}", value, found, reasons)
-        found = [_improvement(noisy, baseline, references) for references in _BOTH]
+        found = [_improvement(noisy, references) for references in _BOTH]
         reasons = ("the paper divides rounded medians",) * 2
         _add_marked(table, "  improvement on the median", printed.improvement, found, reasons)
     return table
@@ -130,12 +123,11 @@ def table_1() -> Table:
 
 def _table_1_notes() -> list[str]:
     # With and without the one game on which the two sets of references differ.
+    scores = [normalised_scores(agent, "printed")[0] for agent in ("dqn", "noisynet-dqn")]
+    pinball = list(published_scores()["dqn"]).index("video_pinball")
     means, without = (
-        [
-            normalised_scores(agent, "printed", leave_out=game).mean()
-            for agent in ("dqn", "noisynet-dqn")
-        ]
-        for game in ("", "video_pinball")
+        [one.mean() for one in scores],
+        [np.delete(one, pinball).mean() for one in scores],
     )
     return [
         "recomputed: Eq. 18 with the unrounded references of Wang et al. 2016 and 0 for Video "
@@ -157,26 +149,22 @@ def _table_1_notes() -> list[str]:
 
 
 def _add_marked(
-    table: Table, heading: str, printed: int, found: Sequence[Recomputed], reasons: Sequence[str]
+    table: Table, heading: str, printed: int, found: Sequence[Floats], reasons: Sequence[str]
 ) -> None:
     """Add a printed number and what it is recomputed as, with the reasons of differences."""
-    marks = [one.mark(printed) for one in found]
-    why = [reason for reason, mark in zip(reasons, marks, strict=True) if mark != "="]
-    cells = (
-        cell
-        for one, mark in zip(found, marks, strict=True)
-        for cell in (number_cell(one.value, 1), mark)
-    )
-    table.add(heading, printed, *cells, "; ".join(dict.fromkeys(why)))
+    cells: list[Cell | str] = []
+    why: list[str] = []
+    for one, reason in zip(found, reasons, strict=True):
+        cells += [number_cell(float(one[0]), 1), mark(one, printed)]
+        why += [] if cells[-1] == "=" or reason in why else [reason]
+    table.add(heading, printed, *cells, "; ".join(why))
 
 
-def _improvement(noisy: str, baseline: str, references: ReferenceName) -> Recomputed:
-    better, worse = (recomputed(agent, "median", references) for agent in (noisy, baseline))
-    return Recomputed(
-        improvement(better.value, worse.value),
-        improvement(better.low, worse.high),
-        improvement(better.high, worse.low),
-    )
+def _improvement(noisy: str, references: ReferenceName) -> Floats:
+    """The improvement on the median and its bounds: [3]."""
+    agents = (noisy, STYLES[noisy].baseline)
+    better, worse = (recomputed(agent, "median", references) for agent in agents)
+    return improvement(better, worse[[0, 2, 1]])
 
 
 def table_2() -> Table:
@@ -197,11 +185,11 @@ def table_2() -> Table:
         factorised = "" if noisy in _PUBLISHED else " (factorised)"
         table.add(f"{STYLES[baseline].title}{factorised}, printed", *printed)
         found = [
-            recomputed(agent, kind, "unrounded").value if agent in _PUBLISHED else None
+            float(recomputed(agent, kind, "unrounded")[0]) if agent in _PUBLISHED else None
             for agent in (baseline, noisy)
             for kind in _AGGREGATES
         ]
-        gain = None if factorised else _improvement(noisy, baseline, "unrounded").value
+        gain = None if factorised else float(_improvement(noisy, "unrounded")[0])
         table.add("  recomputed", *(number_cell(value, 1) for value in (*found, gain)))
     return table
 
@@ -226,8 +214,7 @@ def relative_scores() -> Table:
     for game in scores["dqn"]:
         cells = []
         for noisy in _NOISY:
-            both = (scores[agent][game].mean for agent in (noisy, STYLES[noisy].baseline))
-            ours, theirs = both
+            ours, theirs = (scores[one][game].mean for one in (noisy, STYLES[noisy].baseline))
             for references in _BOTH:
                 relative = relative_score(ours, theirs, atari_references(references)[game])
                 cells.append(number_cell(relative, 1))

@@ -27,13 +27,13 @@ def cost(analysis: Analysis) -> Table:
     )
     cells = analysis.study.cells
     for contender in analysis.study.contenders:
-        found = [run.timing for (one, _), runs in cells.items() if one == contender for run in runs]
-        timed = [timing for timing in found if timing.training_seconds > 0]
+        found = [run for (one, _), runs in cells.items() if one == contender for run in runs]
+        timed = [run for run in found if run.training_seconds > 0]
         if not timed:
             continue
-        speeds = [timing.steps_per_second for timing in timed]
-        training = sum(timing.training_seconds for timing in timed) / 3600
-        evaluation = sum(timing.evaluation_seconds for timing in timed) / 3600
+        speeds = [run.steps_per_second for run in timed]
+        training = sum(run.training_seconds for run in timed) / 3600
+        evaluation = sum(run.evaluation_seconds for run in timed) / 3600
         table.add(
             contender.title,
             *(number_cell(speed, 0) for speed in (np.median(speeds), min(speeds), max(speeds))),
@@ -77,7 +77,7 @@ def runs_table(analysis: Analysis) -> Table:
                 len(run.curve) * study.period(contender) if scores.size else "no evaluation",
                 scores.max() if scores.size else None,
                 scores[-1] if scores.size else None,
-                number_cell(run.timing.steps_per_second, 0),
+                number_cell(run.steps_per_second, 0),
                 "; ".join(run.remarks),
             )
     return table

@@ -152,9 +152,9 @@ def _aggregates(analysis: Analysis, shown: Sequence[Contender]) -> Figure:
             tasks = analysis.tasks(contender)
             found = estimate(AGGREGATES[title], analysis.normalised(contender, tasks))
             _interval(axes, position, found, contender.style.colour)
-            published = analysis.published_normalised(contender, tasks)
+            published = analysis.normalised(contender, tasks, published=True)
             # Published scores are means over seeds, so that only these statistics are known.
-            if published is not None and title in ("mean", "median"):
+            if title in ("mean", "median") and all(scores.size for scores in published):
                 value, label = float(AGGREGATES[title](published)), "published, same games"
                 axes.plot([value], [position], label=label, **DIAMONDS)
         axes.set_title(title)

@@ -79,12 +79,11 @@ def _means(analysis: Analysis, pairs: Pairs, name: str, title: str) -> Table:
         heading = baseline.title
         if noisy.agent == FACTORISED_A3C or noisy.variant:
             heading = f"{baseline.title} and {noisy.title}"
-        measured = [analysis.normalised(contender, tasks) for contender in (baseline, noisy)]
-        _add_means(table, f"{heading}, measured", measured, len(tasks))
-        published = [analysis.published_normalised(one, tasks) for one in (baseline, noisy)]
-        known = [scores for scores in published if scores is not None]
-        if len(known) == 2:
-            _add_means(table, f"{heading}, published, same games", known, len(tasks))
+        for label, published in (("measured", False), ("published, same games", True)):
+            agents = (baseline, noisy)
+            both = [analysis.normalised(one, tasks, published=published) for one in agents]
+            if all(scores.size for one in both for scores in one):
+                _add_means(table, f"{heading}, {label}", both)
         if analysis.study.family == "atari" and noisy.style.in_paper and not noisy.variant:
             *values, gain = PRINTED[noisy.agent]
             cells = _mark_better([number_cell(value, 0) for value in values])
@@ -103,12 +102,12 @@ def _means(analysis: Analysis, pairs: Pairs, name: str, title: str) -> Table:
     return table
 
 
-def _add_means(table: Table, heading: str, both: Sequence[Sequence[Floats]], tasks: int) -> None:
+def _add_means(table: Table, heading: str, both: Sequence[Sequence[Floats]]) -> None:
     """Add mean and median of the baseline and of the noisy agent; the better ones are marked."""
     values = [float(f(scores)) for scores in both for f in (mean_score, median_score)]
-    gain = improvement(values[3], values[1]) if values[1] > 0 else None  # otherwise undefined
+    gain = float(improvement(values[3], values[1])) if values[1] > 0 else None  # else undefined
     cells = _mark_better([number_cell(value, 1) for value in values])
-    table.add(heading, *cells, number_cell(gain, 0), tasks)
+    table.add(heading, *cells, number_cell(gain, 0), len(both[0]))
 
 
 def _mark_better(cells: Sequence[Cell]) -> list[Cell]:

@@ -52,9 +52,9 @@ def relative_score(noisy: float, baseline: float, reference: Reference) -> float
     return 100 * (noisy - baseline) / (best - reference.low)  # Eq. 19
 
 
-def improvement(noisy: float, baseline: float) -> float:
+def improvement(noisy: ArrayLike, baseline: ArrayLike) -> Floats:
     """The last column of Table 1: the gain of a median in per cent of the baseline's."""
-    return 100 * (noisy - baseline) / baseline
+    return np.asarray(100 * np.subtract(noisy, baseline) / np.asarray(baseline))
 
 
 def run_scores(curves: ArrayLike) -> Floats:

@@ -94,9 +94,8 @@ def test_published_scores_belong_to_contenders_without_variant(
     assert score.mean == 21
     assert analysis.published(variant, "atari/pong") is None
     assert analysis.published(Contender("noisynet-a3c-factorised"), "atari/pong") is None
-    published = analysis.published_normalised(common, ["atari/pong"])
-    assert published is not None
-    assert published[0].item() == pytest.approx(100 * 41.7 / 35.3)
+    (published,) = analysis.normalised(common, ["atari/pong"], published=True)
+    assert published.item() == pytest.approx(100 * 41.7 / 35.3)
 
 
 def test_published_scores_are_not_shown_for_other_environment_options(

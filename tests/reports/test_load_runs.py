@@ -37,9 +37,9 @@ def test_everything_in_a_run_folder_is_loaded(write_run: WriteRun) -> None:
     assert (run.protocol.budget_frames, run.protocol.period_frames) == (300, 100)
     assert run.curve.tolist() == [1.0, 5.0, 2.0]
     assert run.curves["off"].tolist() == [0.0, 7.0, 1.0]
-    assert run.timing.training_seconds == 3 * 36
-    assert run.timing.evaluation_seconds == 3 * 4
-    assert run.timing.steps_per_second == pytest.approx(130)
+    assert run.training_seconds == 3 * 36
+    assert run.evaluation_seconds == 3 * 4
+    assert run.steps_per_second == pytest.approx(130)
     assert run.state == "finished"
     assert run.settings["exploration.sigma0"] == "0.5"
     assert "seed" not in run.settings
@@ -76,7 +76,7 @@ def test_a_run_without_metrics_is_loaded(write_run: WriteRun) -> None:
     run = read_run(folder)
     assert run.curve.size == 0
     assert run.state == "no status"
-    assert np.isnan(run.timing.steps_per_second)
+    assert np.isnan(run.steps_per_second)
 
 
 def test_rows_written_by_metrics_log_are_loaded(write_run: WriteRun) -> None:
@@ -142,8 +142,7 @@ def test_sigma_is_sampled_at_points_of_the_budget(tmp_path: Path) -> None:
 
 
 def test_a_missing_timing_file_has_no_duration(tmp_path: Path) -> None:
-    timing = read_timing(tmp_path / "timing.jsonl")
-    assert (timing.training_seconds, timing.evaluation_seconds) == (0.0, 0.0)
+    assert read_timing(tmp_path / "timing.jsonl") == (0.0, 0.0, 0.0)
 
 
 def test_runs_are_found_at_any_depth_and_each_once(write_run: WriteRun, tmp_path: Path) -> None:
