@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
-from noisynet.reports.agents import FACTORISED_A3C, STYLES, Contender
+from noisynet.reports.agents import FACTORISED_A3C, Contender
 from noisynet.reports.analysis import PUBLISHED_FRAMES, Analysis
 from noisynet.reports.load_runs import SIGMA_POINTS, NoiseMode
 from noisynet.reports.plotting import (
@@ -160,34 +160,32 @@ def short_number(value: float) -> str:
 
 
 def _median_figures(analysis: Analysis) -> Iterator[ReportFigure]:
-    method = (
-        "At each evaluation: the median over environments of the normalised mean score over seeds. "
-        "Environments on which every agent of a panel has complete runs."
-    )
-    no_numbers = " The paper has no numbers for this figure."
-    other_title = "Median learning curves of agents that are not in the paper"
-    for name, title, in_paper, note in (
-        ("figure-2", "Figure 2: median learning curves", True, no_numbers),
-        ("medians", other_title, False, ""),
-    ):
-        compared = {
-            heading: analysis.compared_with(agent)
-            for agent, (heading, *_) in COMPARISONS.items()
-            if STYLES[agent].in_paper == in_paper
-        }
-        found = {h: shown for h, shown in compared.items() if shown and analysis.tasks(*shown)}
-        if found:
-            counts = "; ".join(f"{h}: {len(analysis.tasks(*shown))}" for h, shown in found.items())
-            caption = f"{method}{note} Environments: {counts}."
-            yield ReportFigure(name, title, caption, _medians(analysis, list(found.values())))
+    by_title = {title: analysis.compared_with(agent) for agent, (title, *_) in COMPARISONS.items()}
+    paper = {title: by_title[title] for title in ("DQN", "Dueling", "A3C")}
+    others = {title: by_title[title] for title in ("C51", "Rainbow")}
     a3c = analysis.compared_with("a3c", factorised_a3c=True)
-    tasks = analysis.tasks(*a3c)
-    if tasks and any(contender.agent == FACTORISED_A3C for contender in a3c):
-        yield ReportFigure(
+    factorised = any(contender.agent == FACTORISED_A3C for contender in a3c)
+    for name, title, compared in (
+        ("figure-2", "Figure 2: median learning curves", paper),
+        ("medians", "Median learning curves of agents that are not in the paper", others),
+        (
             "figure-5",
             "Figure 5: A3C with independent and with factorised noise",
-            f"{method}{no_numbers} Environments: {len(tasks)}.",
-            _medians(analysis, [a3c]),
+            {"A3C": a3c} if factorised else {},
+        ),
+    ):
+        found = {h: shown for h, shown in compared.items() if shown and analysis.tasks(*shown)}
+        if not found:
+            continue
+        counts = "; ".join(f"{h}: {len(analysis.tasks(*shown))}" for h, shown in found.items())
+        numbers = "" if name == "medians" else " The paper has no numbers for this figure."
+        yield ReportFigure(
+            name,
+            title,
+            "At each evaluation: the median over environments of the normalised mean score over "
+            "seeds. Environments on which every agent of a panel has complete runs."
+            f"{numbers} Environments: {counts}.",
+            _medians(analysis, list(found.values())),
         )
 
 

@@ -20,7 +20,6 @@ from noisynet.reports.published import (
     ReferenceName,
     atari_references,
     published_scores,
-    source_references,
 )
 from noisynet.reports.scores import (
     Floats,
@@ -125,10 +124,7 @@ def _table_1_notes() -> list[str]:
     # With and without the one game on which the two sets of references differ.
     scores = [normalised_scores(agent, "printed")[0] for agent in ("dqn", "noisynet-dqn")]
     pinball = list(published_scores()["dqn"]).index("video_pinball")
-    means, without = (
-        [one.mean() for one in scores],
-        [np.delete(one, pinball).mean() for one in scores],
-    )
+    means, without = np.mean(scores, axis=1), np.delete(scores, pinball, axis=1).mean(axis=1)
     return [
         "recomputed: Eq. 18 with the unrounded references of Wang et al. 2016 and 0 for Video "
         "Pinball's random score; their 16,257 does not reproduce the printed means.",
@@ -258,7 +254,7 @@ def references_that_differ() -> Table:
             "points.",
         ),
     )
-    for game, reference in source_references().items():
+    for game, reference in atari_references("source").items():
         source = reference.low
         printed, used = (
             atari_references("printed")[game].low,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 from typing import Final, Literal, NamedTuple
@@ -15,14 +14,8 @@ from noisynet.reports.scores import Reference
 ReferenceName = Literal["unrounded", "printed"]
 
 
-@dataclass(frozen=True)
-class PublishedScore:
-    """One entry of Table 3.
-
-    Attributes:
-        mean: of the maximal scores of three seeds.
-        std: their standard deviation.
-    """
+class PublishedScore(NamedTuple):
+    """One entry of Table 3: mean and standard deviation of the maximal scores of three seeds."""
 
     mean: float
     std: float
@@ -74,17 +67,10 @@ def published_scores() -> Mapping[str, Mapping[str, PublishedScore]]:
 
 
 @cache
-def atari_references(name: ReferenceName) -> Mapping[str, Reference]:
-    """The random and human scores of the 57 games."""
-    if name == "printed":
-        rows, random = _read_csv("paper_scores.csv"), "random"
-    else:
-        rows, random = _read_csv("reference_scores.csv"), "random_used_for_means"
-    return {row["game"]: Reference(float(row[random]), float(row["human"])) for row in rows}
-
-
-@cache
-def source_references() -> Mapping[str, Reference]:
-    """The references as published by Wang et al., Video Pinball's random score included."""
-    rows = _read_csv("reference_scores.csv")
-    return {row["game"]: Reference(float(row["random"]), float(row["human"])) for row in rows}
+def atari_references(name: ReferenceName | Literal["source"]) -> Mapping[str, Reference]:
+    """The random and human scores of the 57 games; "source" for all as Wang et al. published."""
+    file = "paper_scores.csv" if name == "printed" else "reference_scores.csv"
+    random = "random_used_for_means" if name == "unrounded" else "random"
+    return {
+        row["game"]: Reference(float(row[random]), float(row["human"])) for row in _read_csv(file)
+    }

@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from importlib import metadata
 from itertools import chain
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from noisynet.reports.analysis import Analysis
 from noisynet.reports.curve_figures import curve_figures
 from noisynet.reports.load_runs import FAMILY_TITLES, ReportError, find_runs, read_runs
-from noisynet.reports.page import Section, figure_item, render_page, table_item
+from noisynet.reports.page import figure_item, render_page, table_item
 from noisynet.reports.plotting import figure_style
 from noisynet.reports.published import ReferenceName
 from noisynet.reports.run_tables import run_tables
@@ -97,16 +97,17 @@ def write_report(
         "folders; published numbers are shown next to it. Click a heading to sort its table."
     )
     closing = f"Made by noisynet {metadata.version('noisynet')}."
-    items = [item for section in sections for item in section.items]
-    content = {path: data for item in items for _, path, data in item.files}
-    content["index.html"] = render_page(opening, sections, skipped, closing).encode()
+    items = [item for section in sections for item in section["contents"]]
+    content = {path: data for item in items for _, path, data in item["files"]}
+    page = render_page(opening=opening, sections=sections, skipped=skipped, closing=closing)
+    content["index.html"] = page.encode()
     _write(out, content, old)
     return ReportSummary(
         page=out / "index.html",
         runs=len(read),
-        studies=tuple(section.heading for section in sections),
+        studies=tuple(section["heading"] for section in sections),
         skipped=tuple(f"{name}: {reason}" for name, reason in skipped.items()),
-        notes=tuple(dict.fromkeys(note for section in sections for note in section.notes)),
+        notes=tuple(dict.fromkeys(note for section in sections for note in section["notes"])),
         files=len(content) + 1,
     )
 
@@ -114,7 +115,8 @@ def write_report(
 # --- one study -----------------------------------------------------------------------------------
 
 
-def _make_section(analysis: Analysis, on_progress: Callable[[str], None]) -> Section:
+def _make_section(analysis: Analysis, on_progress: Callable[[str], None]) -> dict[str, Any]:
+    """The section of a study, for the template of the page."""
     study = analysis.study
     tables = chain(score_tables(analysis), run_tables(analysis))
     items = [table_item(table, study.name) for table in tables if table.rows]
@@ -123,9 +125,14 @@ def _make_section(analysis: Analysis, on_progress: Callable[[str], None]) -> Sec
         for figure in chain(score_figures(analysis), curve_figures(analysis)):
             on_progress(f"drawing {figure.title}")
             items.append(figure_item(figure, study.name))
-    items.sort(key=lambda item: (_rank(item.name), item.table is None))
-    lines, notes = _protocol_lines(analysis), _notes(analysis)
-    return Section(study.name, _heading(study), lines, notes, items)
+    items.sort(key=lambda item: (_rank(item["name"]), "table" not in item))
+    return {
+        "name": study.name,
+        "heading": _heading(study),
+        "lines": _protocol_lines(analysis),
+        "notes": _notes(analysis),
+        "contents": items,
+    }
 
 
 def _rank(name: str) -> int:

@@ -12,7 +12,7 @@ import numpy as np
 from noisynet.envs import parse_environment
 from noisynet.reports.agents import STYLES, AgentKind, Contender
 from noisynet.reports.load_runs import FAMILY_TITLES, NoiseMode, Protocol, ReportError, Run
-from noisynet.reports.published import source_references
+from noisynet.reports.published import atari_references
 from noisynet.reports.scores import Floats, run_scores
 
 
@@ -124,7 +124,7 @@ class Study:
         """Which of the paper's 57 games have no run; empty outside Atari."""
         if self.family != "atari":
             return []
-        return [game for game in source_references() if f"atari/{game}" not in self.tasks]
+        return [game for game in atari_references("source") if f"atari/{game}" not in self.tasks]
 
 
 def task_game(task: str) -> tuple[str, str]:

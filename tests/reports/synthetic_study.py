@@ -14,7 +14,7 @@ import numpy as np
 
 from noisynet.config import build_config
 from noisynet.reports.agents import AGENTS, STYLES
-from noisynet.reports.published import published_scores, source_references
+from noisynet.reports.published import atari_references, published_scores
 
 LAYERS = {
     "noisynet-dqn": ("head.q.0", "head.q.2"),
@@ -123,7 +123,7 @@ def write_full_study(out: Path, seeds: int = 3, games: Iterable[str] | None = No
     The maximal scores scatter around the published ones. Returns the number of runs.
     """
     generator, written = np.random.default_rng(0), 0
-    references = source_references()
+    references = atari_references("source")
     for game in references if games is None else games:
         random = references[game].low
         for agent in (name for name in AGENTS if STYLES[name].in_paper):

@@ -20,7 +20,6 @@ from noisynet.reports.paper_tables import (
 from noisynet.reports.published import (
     PRINTED,
     atari_references,
-    source_references,
 )
 
 ROOT = Path(__file__).parent.parent.parent
@@ -77,7 +76,7 @@ def test_references_that_differ_from_their_source() -> None:
         "solaris": [1236.3, 1263.0, 1236.3],
         "video_pinball": [16256.9, 16257.0, 0.0],
     }
-    for game, source in source_references().items():
+    for game, source in atari_references("source").items():
         assert round(source.high) == atari_references("printed")[game].high
 
 
