@@ -50,7 +50,11 @@ class ActorCriticAgent:
     Attributes:
         compute: `"kernels"` or `"torch"`.
         parameters: every trainable parameter as one vector, of which those of `online` are views.
-        gradient: of the last roll-out, in the layout of `parameters`; `learn` writes it.
+        gradient: of the last roll-out, in the layout of `parameters`; `learn` writes it. It is the
+            sum over environments divided by `gradient_scale`.
+        gradient_scale: √N for N environments. Gradients of different environments are nearly
+            independent, so that `gradient` is as large as that of a single environment, and √N
+            times the learning rate makes one update move the weights as far as N updates would.
     """
 
     def __init__(
@@ -74,6 +78,7 @@ class ActorCriticAgent:
         self._trained = [p for p in self.online.parameters() if p.requires_grad]
         self.parameters = flatten_parameters(self._trained)
         self.gradient = torch.zeros_like(self.parameters)
+        self.gradient_scale = math.sqrt(self.num_envs)
         self._gradients = views_of(self.gradient, self._trained)
         role = f"{worker}.{incarnation}"
         self.streams = {"rollout": torch_stream(settings.seed, f"rollout {role}", device)}
@@ -139,7 +144,8 @@ class ActorCriticAgent:
         """Compute the gradient of a roll-out's loss into `gradient`; no weight changes.
 
         The ξ of the actions is used for log-probabilities, values and the bootstrap value, too
-        (Eqs. 26, 27). The loss is summed over steps and averaged over environments.
+        (Eqs. 26, 27). The loss is summed over steps and averaged over environments; the gradient is
+        √N times that of this mean, see `gradient_scale`.
         """
         with self._noise_in("learning"):
             return self._learn(rollout)
@@ -164,7 +170,8 @@ class ActorCriticAgent:
         loss = policy_loss + value_loss
         if isinstance(self.config.exploration, config.EntropyBonus):
             loss = loss - self.config.exploration.beta * entropy
-        gradients = torch.autograd.grad(loss, self._trained)
+        scale = torch.full_like(loss, self.gradient_scale)  # of a sum over N, divided by √N
+        gradients = torch.autograd.grad(loss, self._trained, scale)
         for view, gradient in zip(self._gradients, gradients, strict=True):
             view.copy_(gradient)
         self._drop_cached_weights()  # the parameters are about to change

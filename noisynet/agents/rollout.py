@@ -45,7 +45,7 @@ class RolloutLearnt:
         policy_loss: its policy term (Eq. 6), without the entropy bonus.
         value_loss: its value term, weighted (Eq. 7).
         entropy: of the policy in nats, averaged over steps and environments.
-        gradient_norm: before clipping.
+        gradient_norm: of `ActorCriticAgent.gradient`, before clipping.
         finite: whether loss and gradient are finite; otherwise the gradient must not be applied.
     """
 

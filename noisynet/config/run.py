@@ -100,8 +100,9 @@ class ActorCriticConfig(RunConfig):
     workers: Count = paper.A3C_WORKERS
     """The number of processes; each acts and learns on shared weights."""
     envs_per_worker: Count = 1
-    """Environments per worker, each with its own noise sample; the loss is averaged over them, so
-    that the size of an update does not depend on their number."""
+    """Environments per worker, each with its own noise sample. Learning rate, ε of RMSProp and the
+    longest gradient are those of a single environment: an update of N of them moves the weights as
+    far as N updates would."""
     recurrent: bool = False
     """Whether an LSTM follows the hidden layers."""
     noisy_lstm: bool = False

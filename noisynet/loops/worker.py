@@ -119,7 +119,8 @@ class Worker:
         learnt = self.agent.learn(rollout)
         if learnt.finite:
             optimiser = self.config.optimiser
-            rate = optimiser.learning_rate
+            # One update of N environments moves the weights as far as N updates of one.
+            rate = optimiser.learning_rate * self.agent.gradient_scale
             if optimiser.anneal:
                 rate = annealed(rate, self.shared.steps, self.total_steps)
             gradient = self.agent.gradient.to("cpu")

@@ -177,7 +177,7 @@ class OneEnvironment:
 
 
 def reference(agent: ActorCriticAgent, rollout: Rollout) -> tuple[dict[str, Floats], float]:
-    """The gradient of every parameter, and the loss."""
+    """The gradient of every parameter, summed over N environments and divided by √N; the loss."""
     exploration, learning = agent.config.exploration, agent.config.learning
     beta = getattr(exploration, "beta", 0.0)
     total: dict[str, Floats] = {}
@@ -216,7 +216,8 @@ def reference(agent: ActorCriticAgent, rollout: Rollout) -> tuple[dict[str, Floa
             chosen = np.eye(len(pi))[action]
             dlogits = (pi - chosen) * advantage + beta * pi * (np.log(pi) + entropy)
             dv = -learning.value_weight * advantage
-            dh, dc = network.backward(step, dlogits / count, dv / count, dh, dc)
+            root = np.sqrt(count)
+            dh, dc = network.backward(step, dlogits / root, dv / root, dh, dc)
             if rollout.begins[t, env]:
                 dh, dc = np.zeros_like(zeros), np.zeros_like(zeros)
         for name, gradient in network.gradients().items():

@@ -158,6 +158,26 @@ def test_every_rollout_starts_with_the_latest_weights_and_one_noise_sample(
         assert report.not_finite is None
 
 
+def test_an_update_of_several_environments_moves_as_far_as_their_updates_one_by_one() -> None:
+    """With ε far above the squared gradients and with statistics that have converged alike."""
+    envs, rate = 4, 0.01
+    for epsilon, square in ((1e9, 0.0), (1e-9, 1.0)):
+        settings = (f"optimiser.learning_rate={rate}", f"optimiser.epsilon={epsilon}")
+        settings += ("optimiser.anneal=false", "optimiser.decay=0.9999999")
+        unclipped = "learning.max_gradient_norm=null"
+        harness = Harness(configure("a3c", f"envs_per_worker={envs}", unclipped, *settings))
+        harness.shared.squares[:] = square  # of a single environment's gradients
+        before = harness.shared.parameters.astype(np.float64)
+        harness.play_to(5 * envs)
+        assert harness.shared.slots[0].updates == 1
+        moved = before - harness.shared.parameters
+        summed = harness.worker.agent.gradient.double().numpy() * np.sqrt(envs)
+        expected = rate * summed / np.sqrt(square + epsilon)
+        np.testing.assert_allclose(moved, expected, rtol=1e-3, atol=1e-6)
+        if square:
+            assert np.abs(moved).max() > 1e-3
+
+
 def test_the_learning_rate_is_annealed_to_zero_over_the_budget(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
