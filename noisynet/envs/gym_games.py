@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import importlib
 import sys
 from collections.abc import Mapping
@@ -77,7 +78,7 @@ class GameMaker:
         game, colour = self.source, self.options.colour
         if not is_object(game):
             game = call_function(game, colour=colour)
-            if isinstance(game, str) or not is_object(game):
+            if not isinstance(game, import_extra("gymnasium", "gym").Env):
                 raise ValueError(f"expected {self.name} to return a gymnasium.Env, got {game!r}")
         if colour and game.render_mode != "rgb_array":
             raise ValueError(
@@ -166,3 +167,11 @@ def latest_version(environment_id: str) -> str:
     if version is not None or highest is None:
         return environment_id
     return f"{environment_id}-v{highest}"
+
+
+def nearest_id(word: str) -> str | None:
+    """The registered id nearest to a word without a version: "cartpole" is "CartPole-v1"."""
+    gymnasium: Any = import_extra("gymnasium", "gym")
+    versions = {spec.name.lower(): spec.name for spec in gymnasium.registry.values()}
+    near = difflib.get_close_matches(word.lower(), versions, n=1, cutoff=0.8)
+    return latest_version(versions[near[0]]) if near else None

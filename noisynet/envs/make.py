@@ -169,5 +169,10 @@ def _nearest(name: str) -> str:
                 return near.replace("'", f"'{candidate}/", 1)
         elif game and candidate != family and candidate not in _GIVEN_IN_PYTHON:
             return f" Did you mean '{candidate}/{game}'?"
-    resolved = resolve_environment(f"gym/{name}") if name and not slash else ""
-    return f" Did you mean {resolved!r}?" if resolved.rpartition("-v")[0] else ""
+    try:
+        from noisynet.envs.gym_games import nearest_id
+
+        near_id = None if slash else nearest_id(name)
+    except ImportError:
+        near_id = None
+    return "" if near_id is None else f" Did you mean 'gym/{near_id}'?"

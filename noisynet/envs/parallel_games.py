@@ -5,7 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import signal
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, final
 
@@ -28,7 +28,7 @@ class ParallelGames:
     """
 
     def __init__(self, maker: GameMaker, num_envs: int) -> None:
-        self._name = maker.name
+        self._name, self._is_stepping = maker.name, False
         with self._explained():
             self._vector = AsyncVectorEnv(
                 [_FrameMaker(maker)] * num_envs,
@@ -49,11 +49,13 @@ class ParallelGames:
         """Begin one step of all environments."""
         with self._explained():
             self._vector.step_async(actions)
+            self._is_stepping = True
 
     def recv(
         self,
     ) -> tuple[NDArray[Any], NDArray[np.float64], NDArray[np.bool_], NDArray[np.bool_]]:
         """Return frames, rewards, terminated and truncated [N, …] of the step that was begun."""
+        self._is_stepping = False
         with self._explained():
             frames, rewards, terminated, truncated, _ = self._vector.step_wait()
         return np.array(frames), rewards.astype(np.float64), terminated, truncated
@@ -65,7 +67,13 @@ class ParallelGames:
 
     def close(self) -> None:
         """End the processes."""
-        self._vector.close()
+        if self._is_stepping:
+            with suppress(Exception):  # what the step would have said does not matter any more
+                self.recv()
+        try:
+            self._vector.close()
+        except (EOFError, OSError):  # one has died
+            self._vector.close(terminate=True)
 
     @contextmanager
     def _explained(self) -> Iterator[None]:
@@ -73,8 +81,9 @@ class ParallelGames:
             yield
         except (EOFError, ConnectionError) as error:
             raise RuntimeError(
-                f"a process of {self._name} died ({type(error).__name__}), possibly out of memory; "
-                "look above for its own message"
+                f"a process of {self._name} died ({type(error).__name__}): look above for its own "
+                "message. It may have run out of memory; or your script, which every process "
+                'imports, trains outside if __name__ == "__main__":'
             ) from error
 
 

@@ -9,7 +9,17 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from noisynet.envs import Environment, EnvironmentSpec, Step, episode_seed
+from noisynet.envs import (
+    Environment,
+    EnvironmentLike,
+    EnvironmentSpec,
+    Step,
+    episode_seed,
+    make_environment,
+    repeats_episodes,
+)
+
+from .custom_environments import Corridor, Unseeded
 
 SPEC = EnvironmentSpec(
     name="test/countdown",
@@ -196,3 +206,16 @@ def test_an_episode_of_another_role_or_below_zero_is_refused() -> None:
         episode_seed(0, "test", 0, 0)
     with pytest.raises(ValueError, match="episode to be at least 0, got -1"):
         episode_seed(0, "train", 0, -1)
+
+
+def test_environments_that_do_not_repeat_an_episode_are_found() -> None:
+    cases: list[tuple[EnvironmentLike, bool]] = [
+        (Corridor, True),
+        ("gym/CartPole-v1", True),
+        (Unseeded, False),
+    ]
+    for environment, repeats in cases:
+        with make_environment(environment, 2) as made:
+            assert repeats_episodes(made) == repeats
+            made.start([3, 4])  # episodes can be started as before
+            made.step(np.array([0, 1]))

@@ -227,18 +227,32 @@ def test_a_screen_that_needs_a_missing_package_names_it() -> None:
             env.screen(0)
 
 
-@pytest.mark.parametrize(
-    "space", [spaces.MultiDiscrete([2, 3]), spaces.Dict({}), box((2, 2, 2, 2), np.uint8)]
-)
-def test_other_observations_are_refused(space: spaces.Space[Any]) -> None:
-    with pytest.raises(ValueError, match=r"to observe a Box .*FlattenObservation"):
-        probe(space, None)
-
-
 @pytest.mark.parametrize("space", [box((1,), np.float32), spaces.MultiDiscrete([2, 3])])
-def test_other_actions_are_refused(space: spaces.Space[Any]) -> None:
-    with pytest.raises(ValueError, match=r"noisynet-test/Probe-v0 to have Discrete actions, got"):
+def test_other_actions_are_refused_with_where_to_go(space: spaces.Space[Any]) -> None:
+    message = r"noisynet-test/Probe-v0 to have Discrete actions, got .*noisynet.integrations.sb3"
+    with pytest.raises(ValueError, match=message):
         probe(box((1,), np.float32), [0.0], space)
+
+
+def test_frames_are_stacked_as_asked() -> None:
+    with probe(box((6, 5, 3), np.uint8), np.zeros((6, 5, 3), np.uint8), frame_stack=4) as env:
+        assert (env.spec.stack, env.spec.frame_shape) == (4, (3, 6, 5))
+        assert env.start([1]).shape == (1, 3, 6, 5)  # one frame: replay and agents stack them
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "message"),
+    [
+        ("frame_stack", 0, "expected frame_stack to be at least 1, got 0"),
+        ("frame_stack", "four", "expected frame_stack to be an integer, got 'four'"),
+        ("resize", 0, "expected resize to be at least 1, got 0"),
+        ("resize", [84], r"expected resize as one side or \[height, width\], got \[84\]"),
+        ("max_episode_frames", 0, "expected max_episode_frames to be at least 1, got 0"),
+    ],
+)
+def test_wrong_values_of_options_are_refused(option: str, value: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        probe(box((6, 5, 3), np.uint8), None, **{option: value})
 
 
 @pytest.mark.parametrize(

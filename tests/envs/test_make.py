@@ -36,6 +36,12 @@ def test_a_name_is_family_and_game(name: str, parts: tuple[str, str]) -> None:
         ("minatari/breakout", "Did you mean 'minatar/breakout'"),
         ("deepsea/10", "Did you mean 'deep_sea/10'"),
         ("Gym/CartPole-v1", "Did you mean 'gym/CartPole-v1'"),
+        ("CartPole-v1", "Did you mean 'gym/CartPole-v1'"),
+        ("CartPole", "Did you mean 'gym/CartPole-v1'"),
+        ("cartpole", "Did you mean 'gym/CartPole-v1'"),
+        ("ALE/Pong-v5", "Did you mean 'atari/pong'"),
+        ("PongNoFrameskip-v4", "Did you mean 'atari/pong'"),
+        ("MinAtar/Breakout-v1", "Did you mean 'minatar/breakout'"),
         ("deep_sea/ten", "size n of at least 2"),
         ("deep_sea/1", "size n of at least 2"),
         ("deep_sea/010", "size n of at least 2"),
@@ -88,9 +94,23 @@ def test_a_missing_package_is_named_with_its_pip_line(
         make_environment(name)
 
 
+@pytest.mark.parametrize(
+    ("name", "how"), [("object/Mine", "an object"), ("function/make", "a function that makes it")]
+)
+def test_what_was_given_in_python_cannot_be_made_from_its_name(name: str, how: str) -> None:
+    with pytest.raises(ValueError, match=f"the environment of {name} itself: .* as {how}, and"):
+        make_environment(name)
+
+
+def test_only_an_id_without_a_version_imports_gymnasium() -> None:
+    code = "from noisynet.envs import resolve_environment as r; print(r('gym/CartPole{}'))"
+    assert "gymnasium" not in modules_after(code.format("-v1"))
+    assert "gymnasium" in modules_after(code.format(""))
+
+
 def test_screen_options_make_screens_available() -> None:
     assert screen_options("atari/pong") == {"colour": True}
-    assert screen_options("gym/CartPole-v1") == {"colour": True}
+    assert screen_options("gym/CartPole-v1") == screen_options("object/Mine") == {"colour": True}
     assert screen_options("minatar/breakout") == screen_options("deep_sea/5") == {}
     with make_environment("atari/pong", **screen_options("atari/pong")) as env:
         env.start([1])
