@@ -20,6 +20,30 @@ from noisynet.networks import ValueNetwork
 from noisynet.replay import TransitionBatch
 
 
+class ObservationSpec(Protocol):
+    """What an agent must know about an environment."""
+
+    @property
+    def num_actions(self) -> int:
+        """The number of actions."""
+
+    @property
+    def frame_shape(self) -> tuple[int, ...]:
+        """The shape of one frame."""
+
+    @property
+    def frame_dtype(self) -> str:
+        """The dtype of a frame: "uint8" or "float32"."""
+
+    @property
+    def pixel_scale(self) -> float:
+        """Multiplies observations before the network: 1/255 for grey levels."""
+
+    @property
+    def stack(self) -> int:
+        """How many frames make an observation."""
+
+
 class NonFiniteLoss(ArithmeticError):  # noqa: N818 — says what happened
     """The loss is NaN or infinite; the message says where that came from."""
 

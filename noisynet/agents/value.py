@@ -8,7 +8,7 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Callable
-from typing import Any, Final, Literal, Protocol
+from typing import Any, Final, Literal
 
 import numpy as np
 import torch
@@ -25,6 +25,7 @@ from noisynet.agents.update import (
     Learnt,
     NoiseStreams,
     NonFiniteLoss,
+    ObservationSpec,
     Update,
     ValueNetworks,
     describe_non_finite,
@@ -46,30 +47,6 @@ NOISE_ROLES: Final = ("act", "online", "target", "select")
 
 _USES: Final = {role: "acting" if role == "act" else "learning" for role in NOISE_ROLES}
 _LOSSES: Final = {"huber": losses.huber, "squared": losses.squared}
-
-
-class ObservationSpec(Protocol):
-    """What an agent must know about an environment."""
-
-    @property
-    def num_actions(self) -> int:
-        """The number of actions."""
-
-    @property
-    def frame_shape(self) -> tuple[int, ...]:
-        """The shape of one frame."""
-
-    @property
-    def frame_dtype(self) -> str:
-        """The dtype of a frame: "uint8" or "float32"."""
-
-    @property
-    def pixel_scale(self) -> float:
-        """Multiplies observations before the network: 1/255 for grey levels."""
-
-    @property
-    def stack(self) -> int:
-        """How many frames make an observation."""
 
 
 class ValueAgent:

@@ -59,7 +59,8 @@ def _gymnasium_names() -> list[str]:
         return ["gym/<id>"]
     newest: dict[str, tuple[int, str]] = {}
     for name, spec in registry.items():
-        if spec.namespace is None:  # others are packages of their own, such as ALE
+        # Others are packages of their own; ALE registers its games under both forms.
+        if spec.namespace is None and not str(spec.entry_point).startswith("ale_py"):
             newest[spec.name] = max(newest.get(spec.name, (-1, "")), (spec.version or 0, name))
     return [f"gym/{name}" for _, name in newest.values()]
 

@@ -90,10 +90,10 @@ def test_evaluate_repeats_the_last_evaluation(trained: tuple[Path, str]) -> None
     assert {path: path.stat().st_mtime_ns for path in sorted(run.rglob("*"))} == before
 
 
-def test_list_shows_the_run(trained: tuple[Path, str]) -> None:
+def test_runs_show_the_run(trained: tuple[Path, str]) -> None:
     run = trained[0]
-    ended = invoke("list", "--out", str(run.parents[3]))
-    assert re.fullmatch(rf"finished +200 of 200 frames +score \S+ +{run}\n", ended.output)
+    _, row = invoke("runs", "--out", str(run.parents[3])).output.splitlines()
+    assert re.fullmatch(rf"finished +200 +200 +-?\d+\.\d\d +\S+ +{run}", row)
 
 
 def test_watch_renders_an_episode_of_the_run(trained: tuple[Path, str], tmp_path: Path) -> None:
