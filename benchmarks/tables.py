@@ -113,6 +113,19 @@ def a3c(report: Report) -> list[str]:
             f"that alone takes {normals['milliseconds']:.1f} ms, "
             f"{100 * normals['share_of_a_rollout']:.0f} % of a roll-out of noisynet-a3c."
         )
+    if "learning per frame" in report.get("equal learning", {}):
+        equal = report["equal learning"]
+        frames = {
+            name: ", ".join(f"{count:,}" for count in of_seeds)
+            for name, of_seeds in equal["frames to it"].items()
+        }
+        found.append(
+            f"2 workers of 8 environments on minatar/breakout: {equal['steps_per_second']:,.0f} "
+            f"steps/s, and {equal['steps_per_second at equal learning']:,.0f} at equal learning, "
+            f"{equal['ratio to single environments']:.2f} times the speed of single environments: "
+            f"a return of {equal['return']:g} takes {frames['2 x 8']} frames (by seed), "
+            f"and {frames['16 x 1']} with 16 single environments."
+        )
     if "scaling" in report:
         workers = [name.removesuffix(" workers") for name in report["scaling"]]
         rows = [["steps/s", *map(speed, report["scaling"].values())]]

@@ -98,6 +98,7 @@ def script(
     )
     monkeypatch.setattr(shared, "versions", lambda pythons: dict.fromkeys(pythons, "1.0"))
     monkeypatch.setattr(module, "normals_ms", lambda: (1, 1.0), raising=False)
+    monkeypatch.setattr(module, "frames_to_return", lambda *_: 1_000, raising=False)
     return module
 
 
@@ -268,6 +269,41 @@ def test_a3c_contestants_of_both_versions_have_the_same_settings(
             assert entries[agent].command == entries[f"before {agent}"].command
             assert entries[agent].checkout == BENCHMARKS.parent
             assert entries[f"before {agent}"].checkout == tmp_path
+
+
+def test_the_speed_at_equal_learning_is_that_of_as_many_updates(
+    cited: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    a3c = load("a3c", cited, monkeypatch)
+    speeds = {"a3c": [900.0, 1_000.0, 1_100.0], "a3c, 1 environment each": [250.0] * 3}
+    needed = {(16, 1): [100, 120, 90], (2, 8): [125, 100, 130]}
+    monkeypatch.setattr(
+        a3c, "frames_to_return", lambda workers, envs, seed: needed[workers, envs][seed]
+    )
+    report = a3c.equal_learning(speeds, 3)
+    assert report["frames to it"] == {"16 x 1": needed[16, 1], "2 x 8": needed[2, 8]}
+    assert report["learning per frame"] == 0.8  # 100 ÷ 125
+    assert report["steps_per_second at equal learning"] == 800
+    assert report["ratio to single environments"] == 3.2
+
+
+def test_a_return_that_is_not_reached_gives_no_speed_at_equal_learning(
+    cited: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    a3c = load("a3c", cited, monkeypatch)
+    monkeypatch.setattr(
+        a3c, "frames_to_return", lambda workers, envs, seed: None if seed else workers * envs
+    )
+    report = a3c.equal_learning({"a3c": [1.0], "a3c, 1 environment each": [1.0]}, 2)
+    assert report["frames to it"] == {"16 x 1": [16, None], "2 x 8": [16, None]}
+    assert "learning per frame" not in report
+
+
+def test_the_frames_until_a_return_are_those_of_a_window() -> None:
+    learning = importlib.import_module("a3c_learning")
+    episodes = [(step, step / 100) for step in range(5, 500, 10)]
+    assert learning.frames_until(episodes, 2.0, 100) == 250  # the mean of 1.55 to 2.45
+    assert learning.frames_until(episodes, 9.0, 100) is None
 
 
 def test_every_setting_whose_growth_is_measured_is_valid(
