@@ -58,6 +58,13 @@ RUNS: Final[dict[str, list[str]]] = {
         *("--set", "evaluation.period_frames=150", "--set", "evaluation.frames=60"),
         *("--set", "checkpoint_period_frames=80"),
     ],
+    "rainbow": [
+        *("rainbow", "minatar/breakout", "--frames", "400", "--set", "network.hidden=[32]"),
+        *("--set", "learning.starts_steps=60", "--set", "replay.capacity_steps=120"),
+        *("--set", "learning.update_period_steps=2", "--set", "learning.sync_target_steps=50"),
+        *("--set", "evaluation.period_frames=150", "--set", "evaluation.frames=60"),
+        *("--set", "checkpoint_period_frames=50", "--set", "log_period_steps=40"),
+    ],
     "minatar": [
         *("noisynet-dqn", "minatar/breakout", "--frames", "400", "--set", "network.hidden=[32]"),
         *("--set", "learning.starts_steps=60", "--set", "replay.capacity_steps=120"),

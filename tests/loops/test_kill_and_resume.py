@@ -65,6 +65,17 @@ def test_kills_at_every_kind_of_event_leave_no_trace(
     assert bench.remains(tmp_path / "run") == bench.reference(kind, threads=threads)
 
 
+def test_kills_leave_no_trace_in_rainbow(bench: Bench, tmp_path: Path) -> None:
+    """Priorities, n-step transitions and Adam's averages are as without the kills."""
+    command = bench.command("rainbow", tmp_path)
+    for event, number in [(LEARN, 50), ("files /checkpoints/.", 4), (ACT, 130), (EVALUATE, 70)]:
+        ended = bench.run(command, (event, number))
+        assert ended.status == -signal.SIGKILL, f"{event} {number}: {ended.said}"
+    ended = bench.run(command)
+    assert ended.status == 0, ended.said
+    assert bench.remains(tmp_path / "run") == bench.reference("rainbow")
+
+
 # --- kills at random times, from outside ----------------------------------------------------------
 
 
@@ -193,6 +204,28 @@ def test_twenty_kills_at_random_times_leave_no_trace(
     assert bench.remains(tmp_path / "run") == bench.reference(kind, *more, threads=2)
     assert landed.total() == 20
     assert {"resuming", "stepping", "evaluating", "checkpointing"} <= set(landed), landed
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("compute", ["auto", "torch"])
+def test_twelve_kills_at_random_times_leave_no_trace_in_rainbow(
+    compute: str, bench: Bench, tmp_path: Path, record_property: Any
+) -> None:
+    stream = random.Random(f"rainbow {compute}")
+    targets = [*["starting"], *["resuming"] * 2, *["stepping"] * 4, *["evaluating"] * 2]
+    targets += ["checkpointing"] * 3
+    stream.shuffle(targets)
+    more = ["--frames", "1200", "--set", f"compute={compute}"]
+    command = bench.command("rainbow", tmp_path, *more)
+    landed = _kill_often(bench, command, tmp_path / "run", targets, stream)
+    record_property("landed", dict(landed))
+    _finish(bench, command)
+    found, expected = bench.remains(tmp_path / "run"), bench.reference("rainbow", *more)
+    record_property("sha256", found["tensors.safetensors"])
+    assert found == expected
+    assert landed.total() == 12
+    assert {"stepping", "evaluating", "checkpointing"} <= set(landed), landed
 
 
 # --- signals --------------------------------------------------------------------------------------
