@@ -38,6 +38,9 @@ PUBLISHED_FRAMES: Final[dict[AgentKind, int]] = {
 }
 """Training frames of the published agents."""
 
+AGGREGATED_TASKS: Final = 3
+"""Aggregates, profiles and the probability of improvement need at least this many environments."""
+
 
 @dataclass(frozen=True)
 class Analysis:
@@ -107,6 +110,10 @@ class Analysis:
             return None
         # None with other options
         return published_scores().get(contender.agent, {}).get(table_label(task))
+
+    def aggregated(self, *contenders: Contender) -> bool:
+        """Whether contenders have complete runs on enough environments for aggregates."""
+        return len(self.tasks(*contenders)) >= AGGREGATED_TASKS
 
     def scores(self, contender: Contender, task: str, *, published: bool = False) -> Floats:
         """The score of each complete run, or the published mean alone; empty without any."""

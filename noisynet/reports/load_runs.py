@@ -67,6 +67,18 @@ class Protocol:
             f"for {self.evaluation_frames:,}, episode limit: {limit}"
         )
 
+    def difference(self, others: Sequence[Protocol]) -> str:
+        """Where `others`, which include it, differ, as in "10,000,000 frames"; empty if nowhere."""
+        limit = self.max_episode_frames
+        texts = {
+            "budget_frames": f"{self.budget_frames:,} frames",
+            "period_frames": f"evaluated every {self.period_frames:,}",
+            "evaluation_frames": f"evaluated for {self.evaluation_frames:,}",
+            "max_episode_frames": f"episode limit {limit:,}" if limit else "no episode limit",
+        }
+        differing = [name for name in texts if len({getattr(one, name) for one in others}) > 1]
+        return ", ".join(texts[name] for name in differing)
+
 
 @dataclass(frozen=True)
 class Run:

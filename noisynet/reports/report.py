@@ -13,23 +13,23 @@ from typing import Any, Final
 
 from noisynet.reports.analysis import Analysis
 from noisynet.reports.curve_figures import curve_figures
-from noisynet.reports.load_runs import FAMILY_TITLES, ReportError, find_runs, read_runs
+from noisynet.reports.load_runs import ReportError, find_runs, read_runs
 from noisynet.reports.page import figure_item, render_page, table_item
 from noisynet.reports.plotting import figure_style
 from noisynet.reports.published import ReferenceName
 from noisynet.reports.run_tables import run_tables
 from noisynet.reports.score_figures import score_figures
 from noisynet.reports.score_tables import score_tables
-from noisynet.reports.study import Study, make_studies
+from noisynet.reports.study import Study, count, make_studies
 
 MANIFEST: Final = "report.json"
 """Lists the files of a report, so that the next one in the same folder can replace them."""
 
 # The order of the page, by the beginning of each item's name.
 _ORDER: Final = (
-    *("table-1", "table-2", "figure-1", "figure-2", "figure-5", "other-agents", "medians"),
-    *("comparison", "improvement", "aggregates", "profiles", "table-3", "relative", "figure-3"),
-    *("sigma", "figure-6", "figure-7", "figure-8", "curves", "noise", "cost", "missing", "runs"),
+    *("figure-6", "figure-7", "figure-8", "curves", "table-1", "table-2", "figure-1", "figure-2"),
+    *("figure-5", "other-agents", "medians", "comparison", "improvement", "aggregates", "profiles"),
+    *("table-3", "relative", "figure-3", "sigma", "noise", "cost", "missing", "runs"),
 )
 
 
@@ -90,9 +90,9 @@ def write_report(
         raise ReportError(f"at_frames must be positive, got {at_frames}")
     studies = make_studies(read, at_frames)
     sections = [_make_section(Analysis(study, references), on_progress) for study in studies]
-    agents = sum(len(study.contenders) for study in studies)
+    agents = len({run.agent for run in read})
     opening = (
-        f"{_count(len(read), 'run')} of {_count(agents, 'agent')} in {len(studies)} "
+        f"{count(len(read), 'run')} of {count(agents, 'agent')} in {len(studies)} "
         f"{'study' if len(studies) == 1 else 'studies'}. Every number is computed from the run "
         "folders; published numbers are shown next to it. Click a heading to sort its table."
     )
@@ -140,17 +140,13 @@ def _rank(name: str) -> int:
 
 
 def _heading(study: Study) -> str:
-    number = study.name.removeprefix(study.family).removeprefix("-")
-    title = f"{FAMILY_TITLES[study.family]} {number}".strip()
+    agents = len({contender.agent for contender in study.contenders})
+    variants = f" in {len(study.contenders)} variants" if len(study.contenders) > agents else ""
     return (
-        f"{title}: {_count(len(study.contenders), 'agent')}, "
-        f"{_count(len(study.tasks), 'environment')}, {_count(len(study.seeds), 'seed')}, "
-        f"{_count(len(study.runs), 'run')}"
+        f"{study.title}: {count(agents, 'agent')}{variants}, "
+        f"{count(len(study.tasks), 'environment')}, {count(len(study.seeds), 'seed')}, "
+        f"{count(len(study.runs), 'run')}"
     )
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number:,} {what}" + ("" if number == 1 else "s")
 
 
 def _protocol_lines(analysis: Analysis) -> list[str]:
@@ -187,7 +183,7 @@ def _notes(analysis: Analysis) -> list[str]:
         )
     absent = sum(len(study.absent(one, task)) for one in study.contenders for task in study.tasks)
     if absent:
-        notes.append(f"{absent} runs of these agents, environments and seeds are missing.")
+        notes.append(f"Missing: {count(absent, 'run')} of these agents, environments and seeds.")
     games = study.missing_games()
     if games:
         shown = ", ".join(games) if len(games) <= 10 else f"{', '.join(games[:10])}, …"

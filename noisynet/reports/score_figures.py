@@ -40,7 +40,7 @@ _PROFILE_POINTS: Final = 101
 def score_figures(analysis: Analysis) -> Iterator[ReportFigure]:
     """Relative scores, aggregates, probability of improvement and profiles, if there are runs."""
     yield from _relative_figures(analysis)
-    shown = [contender for contender in analysis.study.contenders if analysis.tasks(contender)]
+    shown = [one for one in analysis.study.contenders if analysis.aggregated(one)]
     if shown:
         yield ReportFigure(
             "aggregates",
@@ -49,7 +49,7 @@ def score_figures(analysis: Analysis) -> Iterator[ReportFigure]:
             "of a stratified bootstrap over seeds. A lower optimality gap is better.",
             _aggregates(analysis, shown),
         )
-    pairs = [pair for pair in analysis.study.pairs if analysis.tasks(*pair)]
+    pairs = [pair for pair in analysis.study.pairs if analysis.aggregated(*pair)]
     if pairs:
         yield ReportFigure(
             "improvement",

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from noisynet.reports.agents import FACTORISED_A3C, Contender
-from noisynet.reports.analysis import PUBLISHED_FRAMES, Analysis
+from noisynet.reports.analysis import AGGREGATED_TASKS, PUBLISHED_FRAMES, Analysis
 from noisynet.reports.published import PRINTED
 from noisynet.reports.scores import (
     AGGREGATES,
@@ -209,18 +209,21 @@ def comparison(analysis: Analysis) -> Table:
             "Wins, ties and losses: environments in which the mean score is higher, equal or "
             "lower.",
             "Probability of improvement: of a run of the noisy agent over one of its baseline, "
-            f"mean over environments; a tie counts half. {_INTERVAL}",
+            f"mean over environments, from {AGGREGATED_TASKS} on; a tie counts half. {_INTERVAL}",
             "Relative score: Eq. 19.",
         ),
     )
     for noisy, baseline in analysis.study.pairs:
         relative = list(analysis.relative(noisy, baseline).values())
         if relative:
+            better = Cell("–")
+            if analysis.aggregated(noisy, baseline):
+                better = interval_cell(analysis.improvement(noisy, baseline), 2)
             table.add(
                 f"{noisy.title} over {baseline.title}",
                 analysis.tally(noisy, baseline),
                 analysis.tally(noisy, baseline, published=True),
-                interval_cell(analysis.improvement(noisy, baseline), 2),
+                better,
                 number_cell(float(np.median(relative)), 1),
                 number_cell(float(np.mean(relative)), 1),
                 len(relative),
@@ -235,7 +238,7 @@ def aggregates(analysis: Analysis) -> Table:
     compared = set()
     for contender in analysis.study.contenders:
         tasks = analysis.tasks(contender)
-        if not tasks:
+        if not analysis.aggregated(contender):
             continue
         compared.add(tuple(tasks))
         scores = analysis.normalised(contender, tasks)

@@ -24,7 +24,8 @@ class Study:
     frames). A task is an environment, followed by its options if they are not the most common ones.
 
     Attributes:
-        name: of its files, as in "atari" or "atari-2".
+        name: of its files, as in "atari" or "atari-10000000-frames".
+        title: the family of environments, and what differs from other studies of the same family.
         family: the family of environments.
         protocols: by kind of agent.
         horizons: the frames at which agents of each kind are compared: the budget, or fewer if the
@@ -34,6 +35,7 @@ class Study:
     """
 
     name: str
+    title: str
     family: str
     protocols: Mapping[AgentKind, Protocol]
     horizons: Mapping[AgentKind, int]
@@ -127,6 +129,11 @@ class Study:
         return [game for game in atari_references("source") if f"atari/{game}" not in self.tasks]
 
 
+def count(number: int, what: str) -> str:
+    """A number of things: "1 run", "2 runs"."""
+    return f"{number:,} {what}" + ("" if number == 1 else "s")
+
+
 def task_game(task: str) -> tuple[str, str]:
     """The family and game of a task, without its options."""
     return parse_environment(task.partition(" ")[0])
@@ -163,9 +170,12 @@ def make_studies(runs: Sequence[Run], at_frames: int | None = None) -> list[Stud
     for family in FAMILY_TITLES:
         groups = _comparable([run for run in runs if run.family == family])
         notes = _protocol_notes(family, groups) if len(groups) > 1 else []
-        for number, group in enumerate(groups, start=1):
-            name = family if number == 1 else f"{family}-{number}"
-            studies.append(_study(name, family, group, at_frames, notes))
+        protocols = [group[0].protocol for group in groups]
+        for group in groups:
+            difference = group[0].protocol.difference(protocols)
+            name = "-".join([family, *difference.replace(",", "").split()])
+            title = ", ".join(filter(None, [FAMILY_TITLES[family], difference]))
+            studies.append(_study(name, title, family, group, at_frames, notes))
     return sorted(studies, key=lambda study: -len(study.runs))
 
 
@@ -181,10 +191,7 @@ def _comparable(runs: list[Run]) -> list[list[Run]]:
 
 
 def _protocol_notes(family: str, groups: Sequence[Sequence[Run]]) -> list[str]:
-    listed = "; ".join(
-        f"({number}) {group[0].protocol}: {len(group)} runs"
-        for number, group in enumerate(groups, start=1)
-    )
+    listed = "; ".join(f"{group[0].protocol}: {count(len(group), 'run')}" for group in groups)
     return [
         f"Runs on {FAMILY_TITLES[family]} have {len(groups)} different budgets or evaluation "
         f"protocols and are compared within each only: {listed}."
@@ -192,7 +199,12 @@ def _protocol_notes(family: str, groups: Sequence[Sequence[Run]]) -> list[str]:
 
 
 def _study(
-    name: str, family: str, runs: Sequence[Run], at_frames: int | None, notes: Sequence[str]
+    name: str,
+    title: str,
+    family: str,
+    runs: Sequence[Run],
+    at_frames: int | None,
+    notes: Sequence[str],
 ) -> Study:
     contenders, contender_notes = _contenders(runs)
     tasks, task_notes = _tasks(runs)
@@ -209,7 +221,7 @@ def _study(
         for kind, protocol in protocols.items()
     }
     all_notes = (*notes, *contender_notes, *task_notes)
-    return Study(name, family, protocols, horizons, dict(cells), all_notes)
+    return Study(name, title, family, protocols, horizons, dict(cells), all_notes)
 
 
 def _contenders(runs: Sequence[Run]) -> tuple[dict[int, Contender], list[str]]:

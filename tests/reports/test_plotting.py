@@ -38,7 +38,8 @@ def test_the_figures_of_agents_that_are_not_in_the_paper_have_no_numbers(
 ) -> None:
     for agent in ("c51", "noisynet-c51", "rainbow-without-noise", "rainbow"):
         for seed in range(2):
-            write_run(agent, "atari/pong", seed, [-5.0, 3.0 + len(agent) + seed])
+            for game in ("pong", "boxing", "enduro"):
+                write_run(agent, f"atari/{game}", seed, [-5.0, 3.0 + len(agent) + seed])
     found = analyse(tmp_path)
     figures = {figure.name: figure for figure in all_figures(found)}
     assert list(figures) == [

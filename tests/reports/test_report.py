@@ -125,10 +125,29 @@ def test_agents_that_are_not_in_the_paper_are_reported_after_those_of_the_paper(
                 settings=protocol,
             )
     page = write_report([tmp_path / "runs"], tmp_path / "out").page.read_text()
-    names = ["Figure 2: ", "Agents that are not in the paper", "Table 3", "Relative score: Rainbow"]
-    places = [page.index(name) for name in [*names, "Σ̄ of Rainbow", "Rainbow, every environment"]]
+    names = ["Figure 6: ", "Rainbow, every environment", "Table 1", "Figure 2: "]
+    names += ["Agents that are not in the paper", "Table 3", "Relative score: Rainbow"]
+    places = [page.index(name) for name in [*names, "Σ̄ of Rainbow"]]
     assert places == sorted(places)
     assert "Value agents: 200 frames of training" in page
+
+
+@pytest.mark.usefixtures("no_drawing")
+def test_agents_are_counted_once_over_variants_and_studies(tmp_path: Path) -> None:
+    protocol = {"frames": 200, "evaluation.period_frames": 100, "evaluation.frames": 50}
+    for name, task, settings in (
+        ("a", "gym/A", protocol),
+        ("b", "gym/A", {**protocol, "exploration.sigma0": 0.1}),
+        ("c", "minatar/breakout", protocol),
+    ):
+        folder = tmp_path / "runs" / name
+        synthetic_study.write_run(folder, "noisynet-dqn", task, 0, [1.0, 2.0], settings=settings)
+    summary = write_report([tmp_path / "runs"], tmp_path / "out")
+    assert "3 runs of 1 agent in 2 studies." in summary.page.read_text()
+    assert summary.studies == (
+        "Gymnasium: 1 agent in 2 variants, 1 environment, 1 seed, 2 runs",
+        "MinAtar: 1 agent, 1 environment, 1 seed, 1 run",
+    )
 
 
 @pytest.mark.usefixtures("no_drawing")

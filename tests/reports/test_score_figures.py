@@ -11,6 +11,7 @@ from matplotlib.colors import to_hex
 
 from noisynet.reports.agents import STYLES, Contender
 from noisynet.reports.analysis import Analysis
+from noisynet.reports.published import atari_references
 from noisynet.reports.scores import estimate, mean_score
 
 from .conftest import WriteRun, all_figures, analyse, draw, texts
@@ -50,15 +51,28 @@ def test_the_probability_of_improvement_is_drawn_for_every_pair(analysis: Analys
 def test_profiles_of_high_scores_have_a_logarithmic_axis(
     write_run: WriteRun, tmp_path: Path, highest: float, scale: str
 ) -> None:
-    human, random = 14.6, -20.7  # Pong
-    for seed in range(2):
-        score = random + highest / 100 * (human - random)
-        write_run("dqn", "atari/pong", seed, [score])
+    for game in ("pong", "boxing", "enduro"):
+        reference = atari_references("unrounded")[game]
+        score = reference.low + highest / 100 * (reference.high - reference.low)
+        for seed in range(2):
+            write_run("dqn", f"atari/{game}", seed, [score])
     (axes,) = draw(analyse(tmp_path), "profiles").axes
     assert axes.get_xscale() == scale
 
 
 def test_without_noisy_agents_there_is_no_comparison(write_run: WriteRun, tmp_path: Path) -> None:
-    write_run("dqn", "gym/A", 0, [0.0, 1.0])
+    for task in ("A", "B", "C"):
+        write_run("dqn", f"gym/{task}", 0, [0.0, 1.0])
     names = [figure.name for figure in all_figures(analyse(tmp_path))]
     assert names == ["aggregates", "profiles", "figure-6", "figure-2"]
+
+
+def test_fewer_than_three_environments_are_not_aggregated(
+    write_run: WriteRun, tmp_path: Path
+) -> None:
+    for task in ("A", "B"):
+        write_run("dqn", f"gym/{task}", 0, [0.0, 1.0])
+        write_run("noisynet-dqn", f"gym/{task}", 0, [0.0, 2.0])
+    names = {figure.name for figure in all_figures(analyse(tmp_path))}
+    assert not names & {"aggregates", "improvement", "profiles"}
+    assert {"figure-1a", "figure-2", "figure-6"} <= names

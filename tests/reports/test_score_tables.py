@@ -89,9 +89,12 @@ def test_agents_are_compared_on_common_environments(write_run: WriteRun, tmp_pat
     write_run("dqn", "gym/A", 0, [0.0, 5.0])
     write_run("dqn", "gym/B", 0, [0.0, 5.0])
     write_run("noisynet-dqn", "gym/A", 0, [0.0, 10.0])
+    assert row_of(table_1(analyse(tmp_path)), "DQN, measured")[-1].text == "1"
+    for task in ("C", "D"):
+        write_run("dqn", f"gym/{task}", 0, [0.0, 5.0])
+        write_run("noisynet-dqn", f"gym/{task}", 0, [0.0, 10.0])
     analysis = analyse(tmp_path)
-    assert row_of(table_1(analysis), "DQN, measured")[-1].text == "1"
-    assert [row[-2].text for row in aggregates(analysis).rows] == ["2", "1"]
+    assert [row[-2].text for row in aggregates(analysis).rows] == ["4", "3"]
     assert any("do not compare these rows" in note for note in aggregates(analysis).notes)
 
 
@@ -118,19 +121,36 @@ def test_relative_scores_are_measured_and_published(pong_and_boxing: Analysis) -
     assert cell_texts(row_of(table, "boxing")) == ["boxing", "50.0", "2.3"]
 
 
-def test_the_comparison_counts_wins_and_improvements(pong_and_boxing: Analysis) -> None:
-    (row,) = comparison(pong_and_boxing).rows
-    assert cell_texts(row)[:3] == ["NoisyNet-DQN over DQN", "2/0/0", "2/0/0"]
+@pytest.fixture
+def three_games(pong_and_boxing: Analysis, write_run: WriteRun, tmp_path: Path) -> Analysis:
+    """Pong, Boxing, and Freeway, in which 0 is random and 29.6 human."""
+    assert len(pong_and_boxing.study.tasks) == 2
+    for seed, shift in enumerate((-1.0, 1.0)):
+        write_run("dqn", "atari/freeway", seed, [0.0, 29.6 + shift])
+        write_run("noisynet-dqn", "atari/freeway", seed, [0.0, 59.2 + shift])
+    return analyse(tmp_path)
+
+
+def test_the_comparison_counts_wins_and_improvements(three_games: Analysis) -> None:
+    (row,) = comparison(three_games).rows
+    assert cell_texts(row)[:3] == ["NoisyNet-DQN over DQN", "3/0/0", "3/0/0"]
     assert row[3].value == 1.0
     assert row[3].bounds == (1.0, 1.0)
 
 
-def test_aggregates_have_intervals(pong_and_boxing: Analysis) -> None:
-    row = row_of(aggregates(pong_and_boxing), "DQN")
-    assert row[1].value == pytest.approx(150.0)
+def test_aggregates_have_intervals(three_games: Analysis) -> None:
+    row = row_of(aggregates(three_games), "DQN")
+    mean = (100 + 200 + 100) / 3
+    assert row[1].value == pytest.approx(mean)
     assert row[1].bounds is not None
-    assert row[1].bounds[0] < 150 < row[1].bounds[1]
-    assert cell_texts(row)[-2:] == ["2", "4"]
+    assert row[1].bounds[0] < mean < row[1].bounds[1]
+    assert cell_texts(row)[-2:] == ["3", "6"]
+
+
+def test_two_environments_are_compared_but_not_aggregated(pong_and_boxing: Analysis) -> None:
+    (row,) = comparison(pong_and_boxing).rows
+    assert cell_texts(row)[:4] == ["NoisyNet-DQN over DQN", "2/0/0", "2/0/0", "–"]
+    assert aggregates(pong_and_boxing).rows == []
 
 
 def test_noise_on_and_off_are_scores_of_the_same_weights(

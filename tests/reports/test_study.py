@@ -10,7 +10,7 @@ import pytest
 
 from noisynet.reports.agents import Contender
 from noisynet.reports.load_runs import ReportError, find_runs, read_runs
-from noisynet.reports.study import Study, figure_label, make_studies, table_label, task_game
+from noisynet.reports.study import Study, count, figure_label, make_studies, table_label, task_game
 
 from .conftest import WriteRun
 
@@ -86,23 +86,34 @@ def test_runs_of_different_budgets_are_separate_studies_with_a_note(
         write_run("dqn", "gym/A", seed, [1.0, 2.0])
     write_run("noisynet-dqn", "gym/A", 0, [1.0, 2.0, 3.0])
     first, second = studies(tmp_path)
-    assert (first.name, first.contenders) == ("gym", (DQN,))
-    assert (second.name, second.contenders) == ("gym-2", (NOISY,))
+    assert (first.name, first.contenders) == ("gym-200-frames", (DQN,))
+    assert (second.name, second.contenders) == ("gym-300-frames", (NOISY,))
     assert "2 different budgets or evaluation protocols" in first.notes[0]
-    assert "(1) 200 frames of training" in first.notes[0]
-    assert "(2) 300 frames of training" in first.notes[0]
+    assert "only: 200 frames of training" in first.notes[0]
+    assert "limit: no limit: 2 runs; 300 frames of training" in first.notes[0]
+    assert first.notes[0].endswith(": 1 run.")
 
 
 @pytest.mark.parametrize(
-    "setting",
-    [{"evaluation.frames": 70}, {"evaluation.period_frames": 50}, {"max_episode_frames": 9}],
+    ("setting", "titles"),
+    [
+        ({"evaluation.frames": 70}, ["evaluated for 50", "evaluated for 70"]),
+        ({"evaluation.period_frames": 50}, ["evaluated every 100", "evaluated every 50"]),
+        ({"max_episode_frames": 9}, ["episode limit 9", "no episode limit"]),
+    ],
 )
-def test_runs_of_different_protocols_are_separated(
-    write_run: WriteRun, tmp_path: Path, setting: dict[str, Any]
+def test_runs_of_different_protocols_are_separated_and_named_by_the_difference(
+    write_run: WriteRun, tmp_path: Path, setting: dict[str, Any], titles: list[str]
 ) -> None:
     write_run("dqn", "gym/A", 0, [1.0, 2.0])
     write_run("dqn", "gym/A", 1, [1.0, 2.0], settings=setting)
-    assert len(studies(tmp_path)) == 2
+    found = sorted(study.title for study in studies(tmp_path))
+    assert found == [f"Gymnasium, {title}" for title in titles]
+
+
+@pytest.mark.parametrize(("number", "text"), [(0, "0 runs"), (1, "1 run"), (1_200, "1,200 runs")])
+def test_counts_have_a_plural(number: int, text: str) -> None:
+    assert count(number, "run") == text
 
 
 def test_a3c_may_have_another_budget_as_in_the_paper(write_run: WriteRun, tmp_path: Path) -> None:
