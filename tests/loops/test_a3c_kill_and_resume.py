@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="needs /proc")
 
 EVALUATE = "noisynet.agents.actor_critic:ActorCriticPolicy.act"
-RESTORE = "noisynet.loops.worker_pool:WorkerPool.restore"
+RESTORE = "noisynet.loops.async_actors:AsyncTrainer.restore"
 POLL = "noisynet.loops.supervisor:Supervisor.poll"
 
 _WATCHED: list[Watched] = []
