@@ -76,14 +76,14 @@ class RowLayout:
 class Columns:
     """Arrays with one entry per slot, each in a file of its own if there is a folder.
 
-    `layout.json` is written last. A folder without it was not completed and is made again.
+    `layout.json` is written last. A folder without it was not completed and is made again. All disk
+    space is reserved at once if the system can (`posix_fallocate`). Otherwise the files are sparse,
+    and a disk that fills up later kills the process (SIGBUS).
 
     Args:
         layout: layout of a row; a slot holds one row.
         slots: number of slots.
         folder: folder of the files; None for memory.
-        preallocate: reserve all blocks now if the system can (`posix_fallocate`). Otherwise the
-            files are sparse, and a disk that fills up later kills the process (SIGBUS).
 
     Raises:
         ValueError: the folder has another layout, or a file is missing or truncated.
@@ -98,12 +98,10 @@ class Columns:
     starts: BoolArray
     serials: npt.NDArray[np.uint32]
 
-    def __init__(
-        self, layout: RowLayout, slots: int, folder: Path | None = None, preallocate: bool = True
-    ) -> None:
+    def __init__(self, layout: RowLayout, slots: int, folder: Path | None = None) -> None:
         self._maps: dict[str, mmap.mmap] = {}
         if folder is not None:
-            self._maps = _open_files(layout, slots, folder, preallocate)
+            self._maps = _open_files(layout, slots, folder)
         self.arrays: dict[str, Array] = {}
         for name, (dtype, items) in layout.columns().items():
             shape = (slots, items) if name == "frames" else (slots,)
@@ -126,9 +124,7 @@ class Columns:
             mapped.flush()
 
 
-def _open_files(
-    layout: RowLayout, slots: int, folder: Path, preallocate: bool
-) -> dict[str, mmap.mmap]:
+def _open_files(layout: RowLayout, slots: int, folder: Path) -> dict[str, mmap.mmap]:
     """Map the file of every column; make the files if the folder is new, else check them."""
     folder.mkdir(parents=True, exist_ok=True)
     columns = layout.columns()
@@ -150,9 +146,7 @@ def _open_files(
     if needed > free + owned:
         raise _no_space(folder, needed)
     try:
-        maps = {
-            path.stem: _map_file(path, size, exists, preallocate) for path, size in sizes.items()
-        }
+        maps = {path.stem: _map_file(path, size, exists) for path, size in sizes.items()}
     except OSError as error:
         if not exists:
             for path in sizes:
@@ -212,12 +206,12 @@ def _no_space(folder: Path, needed: int) -> OSError:
     )
 
 
-def _map_file(path: Path, size: int, exists: bool, preallocate: bool) -> mmap.mmap:
+def _map_file(path: Path, size: int, exists: bool) -> mmap.mmap:
     flags = os.O_RDWR if exists else os.O_RDWR | os.O_CREAT | os.O_TRUNC
     descriptor = os.open(path, flags, 0o644)
     try:
         os.ftruncate(descriptor, size)
-        if preallocate and hasattr(os, "posix_fallocate"):  # macOS has none
+        if hasattr(os, "posix_fallocate"):  # macOS has none
             os.posix_fallocate(descriptor, 0, size)
         return mmap.mmap(descriptor, size)
     finally:

@@ -38,7 +38,6 @@ class FrameStore:
         slack_rows: additional rows of each ring, see above.
         folder: folder of the memory-mapped files; None for memory. A folder that already has rows
             counts as empty until `restore`.
-        preallocate: reserve the disk space now, so that a full disk cannot kill the run later.
     """
 
     def __init__(
@@ -53,7 +52,6 @@ class FrameStore:
         n_step: int = 1,
         slack_rows: int = 0,
         folder: Path | str | None = None,
-        preallocate: bool = True,
     ) -> None:
         for name, value, least in (
             ("num_envs", num_envs, 1),
@@ -76,7 +74,7 @@ class FrameStore:
         self.ring_rows = self.window_rows + slack_rows + stack + n_step
         self.folder = None if folder is None else Path(folder)
         slots = num_envs * self.ring_rows
-        self.columns = Columns(self.layout, slots, self.folder, preallocate)
+        self.columns = Columns(self.layout, slots, self.folder)
         self.written: IntArray = np.zeros(num_envs, np.int64)  # [E] rows so far
         self.running = [False] * num_envs  # [E] whether the newest row has no action yet
         # [E] Newest row at which returns stop (discount 0, or the end of the episode), or -1.

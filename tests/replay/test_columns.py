@@ -99,13 +99,10 @@ def test_the_files_have_the_size_of_nbytes(tmp_path: Path) -> None:
     ]
 
 
-@pytest.mark.parametrize("preallocate", [True, False])
-def test_disk_space_is_reserved_at_once_or_as_the_store_fills(
-    tmp_path: Path, preallocate: bool
-) -> None:
-    store = make_store(tmp_path, slack_rows=20_000, preallocate=preallocate)
+def test_disk_space_is_reserved_at_once(tmp_path: Path) -> None:
+    store = make_store(tmp_path, slack_rows=20_000)
     reserved = (tmp_path / "frames.bin").stat().st_blocks * 512
-    assert reserved >= 2 * store.ring_rows * 64 if preallocate else reserved < 100_000
+    assert reserved >= 2 * store.ring_rows * 64
 
 
 def test_a_disk_without_space_fails_before_any_file_is_made(
