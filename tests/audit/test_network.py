@@ -174,7 +174,10 @@ def test_the_mode_of_every_submodule_is_restored() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"contract": "acton"}, "contract expected 'action', 'update' or 'rollout', got 'acton'; did you mean 'action'"),
+        (
+            {"contract": "acton"},
+            "contract expected 'action', 'update' or 'rollout', got 'acton'; did you mean 'action'",
+        ),
         ({"noise": "factorized"}, "did you mean 'factorised'"),
         ({"updates": 0}, "updates expected a positive integer, got 0"),
         ({"updates": -1}, "updates expected a positive integer, got -1"),
