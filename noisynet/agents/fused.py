@@ -228,6 +228,7 @@ class _FlatNoise:
     def _adopt(self, noise: Tensor) -> None:
         """Let the layers' buffers be views of this vector, or matrix with rows."""
         self._noise, self.array = noise, noise.numpy()
+        self._roots = np.empty_like(self.array)
         self._by_row: NDArray[np.float32] | None = None
         sizes = [layer.noise_size for layer in self._layers]
         for layer, sample in zip(self._layers, noise.split(sizes, dim=-1), strict=True):
@@ -247,13 +248,15 @@ class _FlatNoise:
             self._adopt(torch.empty(*lead, self._noise.shape[-1]))
         layer = self._layers[0]  # `is_small`: all are of one kind
         if layer.distribution == "gaussian":
-            torch.randn(self._noise.shape, generator=generator, out=self._noise)
+            self._noise.normal_(generator=generator)
         else:
             size = self._noise.shape[-1]
             drawn = draw_noise(layer.distribution, self._noise, size, generator, rows)
             self._noise.copy_(drawn)
         if layer.noise == "factorised" and layer.f == "signed_sqrt":
-            np.copysign(np.sqrt(np.abs(self.array)), self.array, out=self.array)
+            np.abs(self.array, out=self._roots)
+            np.sqrt(self._roots, out=self._roots)
+            np.copysign(self._roots, self.array, out=self.array)
 
     def rows(self, count: int) -> NDArray[np.float32]:
         """The samples [N, …] of so many rows, which share one where there is only one."""

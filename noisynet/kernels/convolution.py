@@ -19,32 +19,19 @@ def features_of(theta: Any, shape: Any, observed: Any, scale: Any) -> Any:
     """Features [B, F]: ReLU of the convolution of images, or the vectors where there is none."""
     if shape.filters == 0:
         return observed.vectors
-    images = observed.images
-    filters, channels, side = shape.filters, shape.channels, shape.side
-    rows, columns = shape.height - side + 1, shape.width - side + 1
-    size = filters * side * side * channels
-    weight = theta[shape.weight : shape.weight + size]
-    weight = weight.reshape(filters, side * side, channels)  # memory is channels-last
-    by_pixel = np.ascontiguousarray(np.transpose(weight, (2, 1, 0)))  # one pixel, all filters
-    y = np.empty((rows, columns, filters), np.float32)
-    flat = y.reshape(rows * columns, filters)
-    features = np.empty((len(images), filters * rows * columns), np.float32)
+    filters, side, images = shape.filters, shape.side, observed.images
+    places = (shape.height - side + 1) * (shape.width - side + 1)
+    mirrored = np.transpose(_weight(theta, shape), (3, 1, 2, 0))[:, :, ::-1]
+    kernel = np.ascontiguousarray(mirrored).reshape(-1, side, side * filters)
+    y = np.empty((places, filters), np.float32)
+    features = np.empty((len(images), filters * places), np.float32)
     for b in range(len(images)):
         y[:] = theta[shape.bias : shape.bias + filters]
-        for c in range(channels):
-            for h in range(shape.height):
-                for w in range(shape.width):
-                    if images[b, c, h, w] == 0:
-                        continue
-                    value = np.float32(images[b, c, h, w]) * scale
-                    for i in range(max(0, h - rows + 1), min(side, h + 1)):
-                        for j in range(max(0, w - columns + 1), min(side, w + 1)):
-                            for f in range(filters):
-                                y[h - i, w - j, f] += value * by_pixel[c, i * side + j, f]
-        by_filter = features[b].reshape(filters, rows * columns)
+        _through_pixels(images[b], shape, scale, y, kernel, False)
+        by_filter = features[b].reshape(filters, places)
         for f in range(filters):
-            for r in range(rows * columns):
-                by_filter[f, r] = max(flat[r, f], _ZERO)
+            for r in range(places):
+                by_filter[f, r] = max(y[r, f], _ZERO)
     return features
 
 
@@ -53,31 +40,51 @@ def convolve_backward(
     gradient: Any, shape: Any, images: Any, scale: Any, features: Any, d_features: Any
 ) -> None:
     """Gradients of the convolution's weights and biases, given that of its features."""
-    filters, channels, side = shape.filters, shape.channels, shape.side
-    rows, columns = shape.height - side + 1, shape.width - side + 1
-    by_pixel = np.zeros((channels, side * side, filters), np.float32)
-    total = np.zeros(filters, np.float32)
-    flat = np.empty((rows * columns, filters), np.float32)
-    d_y = flat.reshape(rows, columns, filters)
+    filters, side = shape.filters, shape.side
+    places = (shape.height - side + 1) * (shape.width - side + 1)
+    d_kernel = np.zeros((shape.channels, side, side * filters), np.float32)
+    d_bias, d_y = np.zeros(filters, np.float32), np.empty((places, filters), np.float32)
     for b in range(len(images)):
         for f in range(filters):
-            for r in range(rows * columns):
-                at = f * rows * columns + r
-                flat[r, f] = d_features[b, at] if features[b, at] > 0 else _ZERO  # ReLU
-        for r in range(rows * columns):
-            for f in range(filters):
-                total[f] += flat[r, f]
-        for c in range(channels):
-            for h in range(shape.height):
-                for w in range(shape.width):
-                    if images[b, c, h, w] == 0:
-                        continue
-                    value = np.float32(images[b, c, h, w]) * scale
-                    for i in range(max(0, h - rows + 1), min(side, h + 1)):
-                        for j in range(max(0, w - columns + 1), min(side, w + 1)):
-                            for f in range(filters):
-                                by_pixel[c, i * side + j, f] += value * d_y[h - i, w - j, f]
-    size = filters * side * side * channels
-    d_weight = gradient[shape.weight : shape.weight + size]
-    d_weight.reshape(filters, side * side, channels)[:] = np.transpose(by_pixel, (2, 1, 0))
-    gradient[shape.bias : shape.bias + filters] = total
+            for r in range(places):
+                at = f * places + r
+                d_y[r, f] = d_features[b, at] if features[b, at] > 0 else _ZERO  # ReLU
+        d_bias += d_y.sum(axis=0)
+        _through_pixels(images[b], shape, scale, d_y, d_kernel, True)
+    mirrored = d_kernel.reshape(-1, side, side, filters)[:, :, ::-1]
+    _weight(gradient, shape)[:] = np.transpose(mirrored, (3, 1, 2, 0))
+    gradient[shape.bias : shape.bias + filters] = d_bias
+
+
+@compiled
+def _weight(theta: Any, shape: Any) -> Any:
+    """The weights [filters, side, side, channels]: memory is channels-last."""
+    filters, side, channels = shape.filters, shape.side, shape.channels
+    weight = theta[shape.weight : shape.weight + filters * side * side * channels]
+    return weight.reshape(filters, side, side, channels)
+
+
+@compiled
+def _through_pixels(image: Any, shape: Any, scale: Any, y: Any, kernel: Any, backward: Any) -> None:
+    """Add pixel × kernel to y [places, filters]; or backward, pixel × y to the kernel.
+
+    The kernel is [channels, side, side × filters], its columns mirrored: so the outputs of a row
+    that a pixel reaches are adjacent in memory, and so are their weights.
+    """
+    filters, side = shape.filters, shape.side
+    rows, columns = shape.height - side + 1, shape.width - side + 1
+    by_row = y.reshape(rows, columns * filters)
+    for c in range(shape.channels):
+        for h in range(shape.height):
+            for w in range(shape.width):
+                if image[c, h, w] == 0:
+                    continue
+                value, first = np.float32(image[c, h, w]) * scale, w - side + 1
+                left, right = max(0, first) * filters, min(w + 1, columns) * filters
+                for i in range(max(0, h - rows + 1), min(side, h + 1)):
+                    outputs = by_row[h - i, left:right]
+                    weights = kernel[c, i, left - first * filters : right - first * filters]
+                    if backward:
+                        outputs, weights = weights, outputs
+                    for n in range(len(outputs)):
+                        outputs[n] += value * weights[n]

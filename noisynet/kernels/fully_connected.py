@@ -12,18 +12,15 @@ import numpy as np
 
 from noisynet.kernels.compiled import compiled
 
-# Products are blocked so that a compiler keeps the blocks in registers. A block that reaches beyond
-# the last row repeats that row, so that few sizes need code of their own.
 _ZERO, _LOWEST = np.float32(0), np.float32(-np.inf)
 
 
 @compiled
 def two_outputs(x: Any, w0: Any, w1: Any, y0: Any, y1: Any) -> None:
     """y0, y1 = x w0, x w1 [B] for x [B, p] and weights [p]; 4 rows of x at a time."""
-    last = len(x) - 1
-    for b in range(0, len(x), 4):
-        b1, b2, b3 = min(b + 1, last), min(b + 2, last), min(b + 3, last)
-        x0, x1, x2, x3 = x[b], x[b1], x[b2], x[b3]
+    blocked = len(x) - len(x) % 4
+    for b in range(0, blocked, 4):
+        x0, x1, x2, x3 = x[b], x[b + 1], x[b + 2], x[b + 3]
         y00 = y01 = y10 = y11 = y20 = y21 = y30 = y31 = _ZERO
         for i in range(len(w0)):
             y00 += x0[i] * w0[i]
@@ -34,8 +31,14 @@ def two_outputs(x: Any, w0: Any, w1: Any, y0: Any, y1: Any) -> None:
             y21 += x2[i] * w1[i]
             y30 += x3[i] * w0[i]
             y31 += x3[i] * w1[i]
-        y0[b], y0[b1], y0[b2], y0[b3] = y00, y10, y20, y30
-        y1[b], y1[b1], y1[b2], y1[b3] = y01, y11, y21, y31
+        y0[b], y0[b + 1], y0[b + 2], y0[b + 3] = y00, y10, y20, y30
+        y1[b], y1[b + 1], y1[b + 2], y1[b + 3] = y01, y11, y21, y31
+    for b in range(blocked, len(x)):  # outside the blocks
+        y00 = y01 = _ZERO
+        for i in range(len(w0)):
+            y00 += x[b, i] * w0[i]
+            y01 += x[b, i] * w1[i]
+        y0[b], y1[b] = y00, y01
 
 
 @compiled
@@ -63,14 +66,15 @@ def product(a: Any, c: Any, y: Any) -> None:
 
 @compiled
 def noise_of(epsilon: Any, layer: Any, o: Any, into: Any) -> Any:
-    """ε of the weights [p] and of the bias of output o; factorised noise is written to `into`."""
+    """Write ε of the weights of output o [p]; return that of its bias."""
     start, p = layer.epsilon, layer.p
     if layer.independent:
-        return row_of(epsilon, start, o, p), epsilon[start + layer.q * p + o]
+        into[:] = row_of(epsilon, start, o, p)
+        return epsilon[start + layer.q * p + o]
     inputs, output = row_of(epsilon, start, 0, p), epsilon[start + p + o]
     for i in range(p):
         into[i] = output * inputs[i]  # Eq. 10
-    return into, output  # Eq. 11
+    return output  # Eq. 11
 
 
 @compiled
@@ -81,28 +85,28 @@ def row_of(vector: Any, start: Any, o: Any, p: Any) -> Any:
 
 @compiled
 def _weights_of(theta: Any, epsilon: Any, layer: Any, o: Any, into: Any) -> Any:
-    """Weights [p] and bias of output o: μ, or μ + σ⊙ε (Eq. 9), which is written to `into`."""
-    mu, mu_b = row_of(theta, layer.weight_mu, o, layer.p), theta[layer.bias_mu + o]
-    if not layer.noisy:
-        return mu, mu_b
-    sigma, sigma_b = row_of(theta, layer.weight_sigma, o, layer.p), theta[layer.bias_sigma + o]
-    noise, noise_b = noise_of(epsilon, layer, o, into)
-    for i in range(layer.p):
-        into[i] = mu[i] + sigma[i] * noise[i]
-    return into, mu_b + sigma_b * noise_b
+    """Write the weights μ + σ⊙ε of output o [p] (Eq. 9); return its bias."""
+    p, noise_b = layer.p, noise_of(epsilon, layer, o, into)
+    mu, sigma = row_of(theta, layer.weight_mu, o, p), row_of(theta, layer.weight_sigma, o, p)
+    for i in range(p):
+        into[i] = mu[i] + sigma[i] * into[i]
+    return theta[layer.bias_mu + o] + theta[layer.bias_sigma + o] * noise_b
 
 
 @compiled
 def dense(theta: Any, epsilon: Any, layer: Any, x: Any, relu: Any, weights: Any) -> Any:
     """Wx + b [B, q] for x [B, p], and its ReLU where asked.
 
-    Noisy rows of W are left in `weights` [q, p], or overwrite each other if that has only 2 rows.
+    `weights` are μ [q, p], or memory for noisy rows, which overwrite each other in [2, p].
     """
     y, lowest = np.empty((len(x), layer.q), np.float32), _ZERO if relu else _LOWEST
     for o in range(0, layer.q, 2):
         o1 = min(o + 1, layer.q - 1)
-        w0, b0 = _weights_of(theta, epsilon, layer, o, weights[o % len(weights)])
-        w1, b1 = _weights_of(theta, epsilon, layer, o1, weights[o1 % len(weights)])
+        w0, w1 = weights[o % len(weights)], weights[o1 % len(weights)]
+        b0, b1 = theta[layer.bias_mu + o], theta[layer.bias_mu + o1]
+        if layer.noisy:
+            b0 = _weights_of(theta, epsilon, layer, o, w0)
+            b1 = _weights_of(theta, epsilon, layer, o1, w1)
         two_outputs(x, w0, w1, y[:, o], y[:, o1])
         for b in range(len(x)):
             y[b, o], y[b, o1] = max(y[b, o] + b0, lowest), max(y[b, o1] + b1, lowest)
@@ -111,10 +115,7 @@ def dense(theta: Any, epsilon: Any, layer: Any, x: Any, relu: Any, weights: Any)
 
 @compiled
 def stack(theta: Any, epsilon: Any, layers: Any, x: Any, keep: Any) -> Any:
-    """What each layer took in and, at last, what came out; and their weights for `stack_backward`.
-
-    Without `keep` the weights are not for use.
-    """
+    """What each layer took in and, at last, what came out; and, with `keep`, their weights."""
     activations, weights = [x], [np.empty((0, 0), np.float32)]
     for number in range(len(layers)):
         layer = layers[number]

@@ -15,7 +15,7 @@ def centred_rmsprop_(
     parameter: Tensor, gradient: Tensor, average: Tensor, square: Tensor, *rates: float
 ) -> None:
     """See `noisynet.optimisers.centred_rmsprop_`; PyTorch's operations make seven passes."""
-    centred_rmsprop(*_flat(parameter, gradient, average, square), *rates)
+    centred_rmsprop(*_flat(parameter, gradient, average, square), (*rates, 1.0))
     torch.autograd.graph.increment_version([parameter, average, square])
 
 
@@ -42,15 +42,14 @@ def _flat(parameter: Tensor, gradient: Tensor, *statistics: Tensor) -> list[Any]
 
 
 @compiled
-def centred_rmsprop(
-    parameter: Any, gradient: Any, average: Any, square: Any, lr: Any, decay: Any, epsilon: Any
-) -> None:
-    """`centred_rmsprop_` for arrays, in one loop."""
+def centred_rmsprop(parameter: Any, gradient: Any, average: Any, square: Any, rates: Any) -> None:
+    """`centred_rmsprop_` for arrays, in one loop; the fourth of the rates scales the gradient."""
     number = parameter.dtype.type
-    lr, decay, epsilon = number(lr), number(decay), number(epsilon)
+    lr, decay, epsilon, scale = rates
+    lr, decay, epsilon, scale = number(lr), number(decay), number(epsilon), number(scale)
     rest = number(1) - decay
     for i in range(parameter.size):
-        d = gradient[i]
+        d = scale * gradient[i]
         g = average[i] + rest * (d - average[i])
         v = decay * square[i] + rest * d * d
         average[i], square[i] = g, v

@@ -21,8 +21,6 @@ from noisynet.kernels.fully_connected import noise_of, row_of, stack, stack_back
 from noisynet.kernels.rmsprop import centred_rmsprop
 from noisynet.kernels.value_losses import categorical_loss, expected_values, greedy, q_loss
 
-# --- forward and backward ------------------------------------------------------------------------
-
 
 @compiled
 def duelling(value: Any, advantage: Any) -> Any:
@@ -65,22 +63,17 @@ def _backward(gradient: Any, layout: Any, options: Any, images: Any, passed: Any
         convolve_backward(gradient, shape, images, options.scale, features, d_features)
 
 
-# --- the optimiser step --------------------------------------------------------------------------
-
-
 @compiled
 def _squared_norm(gradient: Any, epsilon: Any, layers: Any) -> Any:
     """‖dθ‖², without a vector for dσ = dμ⊙ε (Eqs. 12, 13)."""
-    convolution = gradient[: layers[0].weight_mu]
-    total = np.float64((convolution * convolution).sum())
+    total = np.float64((gradient[: layers[0].weight_mu] ** 2).sum())
     for number in range(len(layers)):
         layer = layers[number]
-        into = np.empty(layer.p, np.float32)
         noise, noise_b = np.zeros(layer.p, np.float32), np.float32(0)
         for o in range(layer.q):
             d, d_bias = row_of(gradient, layer.weight_mu, o, layer.p), gradient[layer.bias_mu + o]
             if layer.learn_sigma:
-                noise, noise_b = noise_of(epsilon, layer, o, into)
+                noise_b = noise_of(epsilon, layer, o, noise)
             of_row = (d_bias * noise_b) ** 2 + d_bias**2
             for i in range(layer.p):
                 of_row += (d[i] * noise[i]) ** 2 + d[i] ** 2
@@ -93,48 +86,46 @@ def optimise(trained: Any, start: Any, d: Any, adam: Any, rates: Any) -> None:
     """One step of Adam or centred RMSProp for the parameters from `start` on, with gradient d."""
     chosen = slice(start, start + len(d))
     theta, first, second = trained.theta[chosen], trained.first[chosen], trained.second[chosen]
-    lr, decay, epsilon = rates
     if not adam:
-        centred_rmsprop(theta, d, first, second, lr, decay, epsilon)
+        centred_rmsprop(theta, d, first, second, rates)
         return
-    lr, correction, epsilon = np.float32(lr), np.float32(decay), np.float32(epsilon)
+    lr, correction, epsilon, scale = rates
+    lr, correction, epsilon = np.float32(lr), np.float32(correction), np.float32(epsilon)
     for i in range(len(d)):
-        first[i] += np.float32(0.1) * (d[i] - first[i])
-        second[i] += np.float32(0.001) * (d[i] * d[i] - second[i])
+        gradient = np.float32(scale) * d[i]
+        first[i] += np.float32(0.1) * (gradient - first[i])
+        second[i] += np.float32(0.001) * (gradient * gradient - second[i])
         theta[i] -= lr * first[i] / (np.sqrt(second[i]) / correction + epsilon)
 
 
 @compiled
 def _step(trained: Any, epsilon: Any, layers: Any, steps: Any, options: Any) -> None:
-    """Clip the gradient by its norm, then one step for every parameter, row by row."""
-    gradient, factor, adam = trained.gradient, np.float32(1), options.adam
-    rates = options.learning_rate, options.decay, options.epsilon
-    if adam:  # its averages start at 0, which these factors correct
-        rates = rates[0] / (1 - 0.9**steps), np.sqrt(1 - 0.999**steps), rates[2]
+    """Clip the gradient by its norm, then one step for every parameter."""
+    gradient, scale, adam = trained.gradient, 1.0, options.adam
     if options.max_gradient_norm < np.inf:
         norm = np.sqrt(_squared_norm(gradient, epsilon, layers))
         if norm > options.max_gradient_norm:
-            factor = np.float32(options.max_gradient_norm / (norm + 1e-6))
-    optimise(trained, 0, factor * gradient[: layers[0].weight_mu], adam, rates)
+            scale = options.max_gradient_norm / (norm + 1e-6)
+    rates = options.learning_rate, options.decay, options.epsilon, scale
+    if adam:  # its averages start at 0, which these factors correct
+        rates = rates[0] / (1 - 0.9**steps), np.sqrt(1 - 0.999**steps), rates[2], scale
+    optimise(trained, 0, gradient[: layers[0].weight_mu], adam, rates)
     for number in range(len(layers)):
         layer = layers[number]
         p, q = layer.p, layer.q
-        d, d_sigma, into = np.empty(p, np.float32), np.empty(p, np.float32), np.empty(p, np.float32)
-        d_bias, d_sigma_b = factor * row_of(gradient, layer.bias_mu, 0, q), np.empty(q, np.float32)
-        for o in range(q):
-            d[:] = factor * row_of(gradient, layer.weight_mu, o, p)
-            optimise(trained, layer.weight_mu + o * p, d, adam, rates)
-            if layer.learn_sigma:
-                noise, noise_b = noise_of(epsilon, layer, o, into)
-                d_sigma[:] = d * noise  # Eq. 12
-                d_sigma_b[o] = d_bias[o] * noise_b  # Eq. 13
-                optimise(trained, layer.weight_sigma + o * p, d_sigma, adam, rates)
+        d_bias = row_of(gradient, layer.bias_mu, 0, q)
+        optimise(trained, layer.weight_mu, row_of(gradient, layer.weight_mu, 0, q * p), adam, rates)
         optimise(trained, layer.bias_mu, d_bias, adam, rates)
-        if layer.learn_sigma:
-            optimise(trained, layer.bias_sigma, d_sigma_b, adam, rates)
-
-
-# --- the update, and acting ----------------------------------------------------------------------
+        if not layer.learn_sigma:
+            continue
+        d_sigma, d_sigma_b = np.empty(p, np.float32), d_bias.copy()
+        for o in range(q):
+            d = row_of(gradient, layer.weight_mu, o, p)
+            d_sigma_b[o] *= noise_of(epsilon, layer, o, d_sigma)  # Eq. 13
+            for i in range(p):
+                d_sigma[i] *= d[i]  # Eq. 12
+            optimise(trained, layer.weight_sigma + o * p, d_sigma, adam, rates)
+        optimise(trained, layer.bias_sigma, d_sigma_b, adam, rates)
 
 
 @compiled

@@ -50,7 +50,7 @@ def test_dense_is_a_linear_layer(batch: int, q: int, p: int, relu: bool) -> None
     x, (theta, layer) = draw(batch, p), plain_layer(p, q)
     weight, bias = theta[BEFORE:-q].reshape(q, p), theta[-q:]
     expected = x @ weight.T + bias
-    found = dense(theta, draw(0), layer, x, relu, np.empty((2, p), np.float32))
+    found = dense(theta, draw(0), layer, x, relu, weight)
     assert found.dtype == np.float32
     np.testing.assert_allclose(
         found, np.maximum(expected, 0) if relu else expected, rtol=TOLERANCE, atol=TOLERANCE
@@ -82,7 +82,8 @@ def test_noise_of_an_output_is_that_of_the_layer(noise: Noise) -> None:
         layer.bias_sigma.fill_(1)
     assert layer.bias is not None
     for o in range(4):
-        of_weights, of_bias = noise_of(epsilon, record, o, np.empty(7, np.float32))
+        of_weights = np.empty(7, np.float32)
+        of_bias = noise_of(epsilon, record, o, of_weights)
         np.testing.assert_allclose(of_weights, layer.weight[o].detach().numpy(), rtol=1e-6)
         assert of_bias == pytest.approx(layer.bias[o].item())
 
@@ -130,4 +131,5 @@ def test_nan_is_not_hidden_by_the_relu() -> None:
     """A non-finite activation must reach the loss, where it is noticed."""
     theta, layer = plain_layer(2, 3)
     x = np.full((1, 2), np.nan, np.float32)
-    assert np.isnan(dense(theta, draw(0), layer, x, True, np.empty((2, 2), np.float32))).all()
+    weight = theta[BEFORE:-3].reshape(3, 2)
+    assert np.isnan(dense(theta, draw(0), layer, x, True, weight)).all()
