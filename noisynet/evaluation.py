@@ -105,6 +105,7 @@ def evaluate(
     policy = agent.evaluation_policy(noise, f"eval {training_frames} {noise}")
     stacks, steps_left = Stacks(environment), -(-frames // environment.spec.frames_per_step)
     played = steps_left * environment.spec.frames_per_step
+    few = environment.spec.num_actions <= 256
     traces: list[Trace] = []
     while steps_left:
         # The seed does not depend on the noise: both modes play the same games.
@@ -126,7 +127,7 @@ def evaluate(
             Trace(
                 environment=agent.config.environment,
                 seed=seed,
-                actions=np.array(actions, np.uint8),
+                actions=np.array(actions, np.uint8 if few else np.uint16),
                 score=score,
                 evaluation=training_frames,
                 episode=len(traces),

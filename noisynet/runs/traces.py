@@ -23,6 +23,7 @@ _FORMAT = 2
 # Format 1 does not mark unfinished episodes. It holds one only if no episode was completed, which
 # metrics.jsonl records.
 _READABLE = (1, 2)
+_ACTION_TYPES = (np.dtype(np.uint8), np.dtype(np.uint16))
 _NAME = re.compile(r"(\d{12,})-(on|off)\.safetensors")
 # One key only: the order in which safetensors writes several differs between processes.
 _INDEX_KEY = "noisynet"
@@ -35,7 +36,7 @@ class Trace:
     Attributes:
         environment: Name of the environment, as in "atari/pong".
         seed: Seed of the episode.
-        actions: Actions in order, uint8. [T]
+        actions: Actions in order, uint8, or uint16 where there are more than 256. [T]
         score: Undiscounted, unclipped return.
         evaluation: Training frames at the time of the evaluation.
         episode: Number of the episode within the evaluation.
@@ -46,7 +47,7 @@ class Trace:
 
     environment: str
     seed: int
-    actions: NDArray[np.uint8]
+    actions: NDArray[np.uint8] | NDArray[np.uint16]
     score: float
     evaluation: int
     episode: int
@@ -55,9 +56,9 @@ class Trace:
     finished: bool = True
 
     def __post_init__(self) -> None:
-        if self.actions.dtype != np.uint8 or self.actions.ndim != 1:
+        if self.actions.dtype not in _ACTION_TYPES or self.actions.ndim != 1:
             raise ValueError(
-                f"actions must be one row of uint8, got {self.actions.dtype} of shape "
+                f"actions must be one row of uint8 or uint16, got {self.actions.dtype} of shape "
                 f"{self.actions.shape}; use np.asarray(actions, dtype=np.uint8)"
             )
         _check_noise(self.noise)
@@ -176,25 +177,25 @@ def _index(evaluation: int, noise: Noise, traces: list[Trace]) -> dict[str, Any]
     return {"format": _FORMAT, "evaluation": int(evaluation), "noise": noise, "traces": rows}
 
 
-def _read_checked(path: Path) -> tuple[dict[str, Any], NDArray[np.uint8]]:
+def _read_checked(path: Path) -> tuple[dict[str, Any], NDArray[Any]]:
     """Return the index and the actions; ValueError or KeyError if they do not verify."""
     from safetensors import SafetensorError, safe_open
 
     try:
         with storage_errors("read", path), safe_open(path, framework="numpy") as file:
             header = decode((file.metadata() or {})[_INDEX_KEY])
-            actions: NDArray[np.uint8] = file.get_tensor("actions")
+            actions: NDArray[Any] = file.get_tensor("actions")
     except SafetensorError as error:
         raise ValueError(str(error)) from error
     index = header["index"]
-    if actions.dtype != np.uint8 or header["sha256"] != _digest(index, actions):
+    if actions.dtype not in _ACTION_TYPES or header["sha256"] != _digest(index, actions):
         raise ValueError("its SHA-256 does not match")
     if index["format"] not in _READABLE:
         raise ValueError(f"format {index['format']}; this version reads formats {_READABLE}")
     return index, actions
 
 
-def _digest(index: dict[str, Any], actions: NDArray[np.uint8]) -> str:
+def _digest(index: dict[str, Any], actions: NDArray[Any]) -> str:
     return hashlib.sha256(encode(index) + actions.tobytes()).hexdigest()
 
 
