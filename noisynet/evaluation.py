@@ -116,6 +116,7 @@ def evaluate(
     stacks, per_step, steps = Stacks(environment), environment.spec.frames_per_step, 0
     most_steps = math.inf if frames is None else -(-frames // per_step)
     most_episodes = math.inf if episodes is None else episodes
+    few = environment.spec.num_actions <= 256
     traces: list[Trace] = []
     while steps < most_steps and len(traces) < most_episodes:
         # The seed does not depend on the noise: both modes play the same games.
@@ -137,7 +138,7 @@ def evaluate(
             Trace(
                 environment=agent.config.environment,
                 seed=seed,
-                actions=np.array(actions, np.uint8),
+                actions=np.array(actions, np.uint8 if few else np.uint16),
                 score=score,
                 evaluation=training_frames,
                 episode=len(traces),

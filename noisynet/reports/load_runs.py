@@ -25,6 +25,8 @@ FAMILY_TITLES: Final = {
     "minatar": "MinAtar",
     "deep_sea": "Deep Sea",
     "gym": "Gymnasium",
+    "object": "Environments given as objects",
+    "function": "Environments given as functions",
 }
 """Families of environments, and their titles."""
 

@@ -17,6 +17,7 @@ from noisynet.runs.sealed import seal, unseal
 Noise = Literal["on", "off"]
 
 _FORMAT = 3
+_ACTION_TYPES = (np.dtype(np.uint8), np.dtype(np.uint16))
 _NAME = re.compile(r"(\d{12,})-(on|off)\.safetensors")
 _ROW_FIELDS = ("environment", "seed", "score", "episode", "options", "finished")
 
@@ -28,7 +29,7 @@ class Trace:
     Attributes:
         environment: Name of the environment, as in "atari/pong".
         seed: Seed of the episode.
-        actions: Actions in order, uint8. [T]
+        actions: Actions in order, uint8, or uint16 where there are more than 256. [T]
         score: Undiscounted, unclipped return.
         evaluation: Training frames at the time of the evaluation.
         episode: Number of the episode within the evaluation.
@@ -39,7 +40,7 @@ class Trace:
 
     environment: str
     seed: int
-    actions: NDArray[np.uint8]
+    actions: NDArray[np.uint8] | NDArray[np.uint16]
     score: float
     evaluation: int
     episode: int
@@ -48,9 +49,9 @@ class Trace:
     finished: bool = True
 
     def __post_init__(self) -> None:
-        if self.actions.dtype != np.uint8 or self.actions.ndim != 1:
+        if self.actions.dtype not in _ACTION_TYPES or self.actions.ndim != 1:
             raise ValueError(
-                f"actions must be one row of uint8, got {self.actions.dtype} of shape "
+                f"actions must be one row of uint8 or uint16, got {self.actions.dtype} of shape "
                 f"{self.actions.shape}; use np.asarray(actions, dtype=np.uint8)"
             )
         _check_noise(self.noise)

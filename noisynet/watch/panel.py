@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -93,7 +93,7 @@ class Panel:
     """
 
     def __init__(
-        self, caption: Caption, episode: ReplayedEpisode, chosen: NDArray[np.uint8], height: int
+        self, caption: Caption, episode: ReplayedEpisode, chosen: NDArray[Any], height: int
     ) -> None:
         self.caption, self.episode, self.chosen = caption, episode, chosen
         self.noisy = bool(caption.sigma)
@@ -352,7 +352,7 @@ class Panel:
         return self.plot_left + round(min(1.0, max(0.0, share)) * width)
 
 
-def shown_actions(chosen: NDArray[np.uint8], num_actions: int) -> list[int]:
+def shown_actions(chosen: NDArray[Any], num_actions: int) -> list[int]:
     """All actions, or the most frequent if there are too many."""
     counts = np.bincount(chosen, minlength=num_actions)
     return sorted(np.argsort(-counts, kind="stable")[:MAX_ROWS].tolist())

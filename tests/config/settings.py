@@ -13,6 +13,8 @@ ENVIRONMENTS: Final = {
     "minatar": "minatar/breakout",
     "deep_sea": "deep_sea/10",
     "gym": "gym/CartPole-v1",
+    "object": "object/MyEnv",
+    "function": "function/make_env",
 }
 """One environment of each family."""
 

@@ -16,6 +16,7 @@ from noisynet.config import (
     EntropyBonus,
     NoisyRollouts,
     build_config,
+    has_large_convolutions,
 )
 from noisynet.config.presets import AGENT_SETTINGS, PRESETS_OF_FAMILY
 from noisynet.envs import FAMILIES
@@ -279,7 +280,14 @@ def test_every_decision_is_a_field_with_a_default_and_a_choice(decision: str) ->
 
 @pytest.mark.parametrize(
     ("family", "preset"),
-    [("atari", "paper"), ("minatar", "minatar"), ("deep_sea", "classic"), ("gym", "classic")],
+    [
+        ("atari", "paper"),
+        ("minatar", "minatar"),
+        ("deep_sea", "classic"),
+        ("gym", "classic"),
+        ("object", "classic"),
+        ("function", "classic"),
+    ],
 )
 def test_every_family_of_environments_has_a_preset(family: str, preset: str) -> None:
     assert FAMILIES[family].preset == preset
@@ -385,6 +393,22 @@ def test_distributional_agents_in_the_presets_of_small_problems(agent: str, pres
 def test_the_range_of_returns_is_not_set_for_agents_without_distributions(preset: str) -> None:
     network = build_config("noisynet-dueling", "atari/pong", preset=preset).network
     assert (network.v_min, network.v_max) == (-10.0, 10.0)
+
+
+@pytest.mark.parametrize("agent", AGENTS)
+def test_pixels_are_observed_as_on_atari(agent: str) -> None:
+    config = build_config(agent, "gym/CarRacing-v3", preset="pixels")
+    assert config.environment_options == {"resize": 84, "greyscale": True, "frame_stack": 4}
+    assert config.max_episode_frames is None
+    assert config.learning.clip_rewards
+    assert has_large_convolutions(config)
+    assert not has_large_convolutions(build_config(agent, "gym/CarRacing-v3"))
+
+
+def test_one_option_of_a_preset_can_be_changed() -> None:
+    for setting in ("environment_options.frame_stack=2", 'environment_options={"frame_stack": 2}'):
+        config = build_config("dqn", "gym/CarRacing-v3", preset="pixels", settings=[setting])
+        assert config.environment_options == {"resize": 84, "greyscale": True, "frame_stack": 2}
 
 
 def test_gymnasium_environments_keep_their_own_time_limit() -> None:

@@ -19,7 +19,7 @@ from .custom_environments import Corridor
 def registered() -> Iterator[None]:
     before = dict(gymnasium.registry)
     for registered_id in ("Mine-v2", "Mine-v10", "Plain", "space/Mine-v1"):
-        gymnasium.register(registered_id, entry_point=Corridor)
+        gymnasium.register(registered_id, entry_point=lambda **given: Corridor(**given))
     yield
     gymnasium.registry.clear()
     gymnasium.registry.update(before)

@@ -30,7 +30,7 @@ def test_composed_spaces_are_flattened_as_gymnasium_does(space: spaces.Space[Any
     space.seed(3)
     observation = space.sample()
     rule = frame_rule("gym/Mine-v0", space)
-    expected = spaces.flatten(space, observation)
+    expected: Any = spaces.flatten(space, observation)
     assert (rule.shape, rule.dtype, rule.pixel_scale) == (np.shape(expected), "float32", 1.0)
     frame = rule.encode(observation)
     assert frame.dtype == np.float32

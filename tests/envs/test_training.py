@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import count
 from pathlib import Path
+from typing import Any
 
 import gymnasium
 import pytest
@@ -39,7 +40,7 @@ def registered() -> Iterator[None]:
     before = dict(gymnasium.registry)
     for kind in SPACES:
         registered_id = f"noisynet-test/{kind.title().replace(' ', '')}-v3"
-        gymnasium.register(registered_id, entry_point=Corridor, kwargs={"kind": kind})
+        gymnasium.register(registered_id, lambda **given: Corridor(**given), kwargs={"kind": kind})
     yield
     gymnasium.registry.clear()
     gymnasium.registry.update(before)
@@ -147,7 +148,7 @@ def test_it_trains_and_resumes_bit_for_bit(
     assert_same_runs(tmp_path / "whole", tmp_path / "resumed", given())
     agent, _ = load_agent(tmp_path / "whole", environment=given())
     assert ((agent.spec.stack, *agent.spec.frame_shape), agent.spec.frame_dtype) == (shape, dtype)
-    assert agent.online.torso.convolutional == (len(shape) > 2)  # type: ignore[union-attr]
+    assert agent.online.torso.convolutional == (len(shape) > 2)
 
 
 def test_stacked_frames_are_stored_once(tmp_path: Path) -> None:
@@ -158,6 +159,35 @@ def test_stacked_frames_are_stored_once(tmp_path: Path) -> None:
         run(configure(name, f"environment_options.frame_stack={stack}"), path)
         sizes.append((path / "replay" / "frames.bin").stat().st_size)
     assert sizes[0] <= sizes[1] < 1.2 * sizes[0]
+
+
+@pytest.mark.parametrize("agent", ["noisynet-dqn", "c51"])
+def test_the_preset_for_pixels_trains(agent: str, tmp_path: Path) -> None:
+    pytest.importorskip("cv2")
+    name = "gym/noisynet-test/ByteImage-v3"
+    settings = [*SHORT, "environment_options.resize=40", "frames=60", "evaluation.frames=10"]
+    config = build_config(agent, name, preset="pixels", settings=settings)
+    assert isinstance(config, Config)
+    assert run(config, tmp_path)
+    spec = load_agent(tmp_path)[0].spec
+    assert (spec.stack, spec.frame_shape, spec.frame_dtype) == (4, (40, 40), "uint8")
+    assert spec.pixel_scale == 1 / 255
+
+
+def test_more_than_256_actions_train_and_replay(tmp_path: Path) -> None:
+    def make() -> gymnasium.Env[Any, Any]:
+        many = gymnasium.spaces.Discrete(300)
+        return gymnasium.wrappers.TransformAction(Corridor(), lambda action: action % 2, many)
+
+    config = configure(make)
+    assert run(config, tmp_path, make)
+    agent, _ = load_agent(tmp_path, environment=make)
+    traces = [
+        trace for file in list_traces(tmp_path / "traces") for trace in read_traces(file.path)
+    ]
+    assert max(trace.actions.max() for trace in traces) > 255
+    for trace in traces:
+        replay(trace, agent, steps=1, samples=1, environment=make)
 
 
 def test_evaluating_an_object_does_not_change_its_training(tmp_path: Path) -> None:

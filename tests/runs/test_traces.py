@@ -35,6 +35,13 @@ def test_round_trip(tmp_path: Path) -> None:
     assert path.stat().st_size < 27_001 + 1000  # one byte per action
 
 
+def test_more_actions_than_a_byte_can_number_take_two_bytes(tmp_path: Path) -> None:
+    actions = np.array([0, 255, 256, 40_000], np.uint16)
+    wide = dataclasses.replace(_trace(0, 1), actions=actions)
+    (read,) = read_traces(write_traces(tmp_path, 4000, [wide], noise="on"))
+    assert _same(read, wide)
+
+
 def test_an_unfinished_episode_is_marked(tmp_path: Path) -> None:
     traces = [_trace(0, 5), dataclasses.replace(_trace(1, 3), finished=False)]
     read = read_traces(write_traces(tmp_path, 4000, traces, noise="on"))
