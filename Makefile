@@ -27,6 +27,7 @@ bench: $(INSTALLED) ## every benchmark, one after the other; with peers: make be
 	$(BIN)/python benchmarks/train_step.py
 	$(BIN)/python benchmarks/dqn.py $(call option,sb3,$(SB3)) $(call option,pfrl,$(PFRL)) \
 		$(call option,tianshou,$(TIANSHOU)) $(call option,torchrl,$(TORCHRL)) $(call option,before,$(BEFORE))
+	$(BIN)/python benchmarks/rainbow.py $(call option,pfrl,$(PFRL))
 	$(BIN)/python benchmarks/minatar.py $(call option,sb3,$(SB3)) $(call option,jax,$(JAX)) $(call option,before,$(BEFORE))
 	$(BIN)/python benchmarks/cartpole.py $(call option,sb3,$(SB3)) $(call option,jax,$(JAX)) $(call option,before,$(BEFORE))
 	$(BIN)/python benchmarks/a3c.py $(call option,pfrl,$(PFRL)) $(call option,sb3,$(SB3)) $(call option,before,$(BEFORE))

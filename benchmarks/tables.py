@@ -227,6 +227,7 @@ RENDERERS: Final[dict[str, Callable[[Report], list[str]]]] = {
     "layers": layers,
     "train_step": train_step,
     "dqn": dqn,
+    "rainbow": dqn,
     "minatar": small_network,
     "cartpole": small_network,
     "a3c": a3c,

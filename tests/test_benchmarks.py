@@ -23,6 +23,7 @@ BENCHMARKS = Path(__file__).parent.parent / "benchmarks"
 PEERS = {
     "layers": "torchrl, tianshou",
     "dqn": "stable-baselines3, pfrl, tianshou, torchrl",
+    "rainbow": "pfrl",
     "minatar": "stable-baselines3, jax",
     "cartpole": "stable-baselines3, jax",
     "a3c": "pfrl, stable-baselines3",
@@ -229,10 +230,13 @@ def all_tables(
     training: ModuleType, cited: Path, monkeypatch: pytest.MonkeyPatch, before: Path
 ) -> list[Any]:
     given = options(before=before)
-    dqn, minatar = (load(name, cited, monkeypatch) for name in ("dqn", "minatar"))
+    names = ("dqn", "rainbow", "minatar")
+    dqn, rainbow, minatar = (load(name, cited, monkeypatch) for name in names)
     return [
         dqn.table(given, 4),
         dqn.table(given, 1),
+        rainbow.table(given, 4),
+        rainbow.table(given, 1),
         training.small_network_table("minatar/breakout", given, minatar.JAX_FORMS),
         training.small_network_table("gym/CartPole-v1", given, {"": ()}),
     ]

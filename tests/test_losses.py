@@ -338,6 +338,28 @@ def test_random_distributions_are_projected_as_by_rlax() -> None:
         np.testing.assert_allclose(found[0].numpy(), np.asarray(expected), rtol=0, atol=1e-5)
 
 
+@pytest.mark.skipif(importlib.util.find_spec("rlax") is None, reason="rlax is not installed")
+def test_random_losses_of_double_q_learning_are_those_of_rlax() -> None:
+    rlax = importlib.import_module("rlax")
+    rng, atoms = np.random.default_rng(1), np.linspace(-10, 10, 51, dtype=np.float32)
+    for discount in (0.0, 0.99, 0.99**3):
+        logits_tm1, logits_t = rng.normal(size=(2, 6, 51)).astype(np.float32)
+        selector, action = rng.normal(size=6).astype(np.float32), int(rng.integers(6))
+        reward = np.float32(rng.normal() * 5)
+        expected = rlax.categorical_double_q_learning(
+            atoms, logits_tm1, action, reward, np.float32(discount), atoms, logits_t, selector
+        )
+        p_t = torch.from_numpy(logits_t[selector.argmax()]).softmax(dim=-1).unsqueeze(0)
+        target = categorical_projection(
+            torch.tensor([reward]),
+            torch.tensor([discount], dtype=torch.float32),
+            p_t,
+            torch.from_numpy(atoms),
+        )
+        found = cross_entropy(target, torch.from_numpy(logits_tm1[action]).unsqueeze(0))
+        assert found.item() == pytest.approx(float(expected), abs=1e-4)
+
+
 # --- A3C -----------------------------------------------------------------------------------------
 
 

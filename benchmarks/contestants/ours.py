@@ -12,7 +12,7 @@ import torch
 from turn import Turns
 
 from noisynet.agents import ValueAgent
-from noisynet.config import Config, build_config, has_large_convolutions
+from noisynet.config import AGENT_SPECS, Config, build_config, has_large_convolutions
 from noisynet.evaluation import make_configured_environment
 from noisynet.loops.off_policy import OffPolicyLoop
 from noisynet.loops.process import prepare_process
@@ -28,7 +28,7 @@ def configuration(
         f"learning.starts_steps={warm_up}",
         f"learning.update_period_steps={update_period}",
     ]
-    if not agent.startswith("noisynet"):
+    if not AGENT_SPECS[agent].noisy:
         shared += ["exploration.anneal_steps=100", "exploration.final=0.1"]
     config = build_config(agent, environment, frames=4 * 10**9, settings=[*shared, *settings])
     assert isinstance(config, Config)

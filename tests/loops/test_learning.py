@@ -50,7 +50,10 @@ def scores(rows: list[dict[str, Any]], noise: str) -> list[float]:
     return [row["score"] for row in rows if row["kind"] == "evaluation" and row["noise"] == noise]
 
 
-@pytest.mark.parametrize("agent", ["dqn", "noisynet-dqn"])
+@pytest.mark.parametrize(
+    "agent",
+    ["dqn", "noisynet-dqn", "c51", "noisynet-c51", "rainbow", "rainbow-without-noise"],
+)
 def test_cartpole_is_solved(agent: str, tmp_path: Path) -> None:
     """In 2 of 3 seeds the best evaluation has a mean return of at least 475."""
     runs = [Run(agent, "gym/CartPole-v1", 50_000, seed) for seed in range(3)]
