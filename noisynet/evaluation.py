@@ -138,7 +138,7 @@ def evaluate(
             Trace(
                 environment=agent.config.environment,
                 seed=seed,
-                actions=np.array(actions, np.uint8 if few else np.uint16),
+                actions=np.array(actions, np.uint8) if few else np.array(actions, np.uint16),
                 score=score,
                 evaluation=training_frames,
                 episode=len(traces),

@@ -67,7 +67,7 @@ def main() -> None:
     torch.set_num_threads(1)
     prepare_process()
     config = build_config(
-        agent,  # type: ignore[call-overload]
+        agent,
         "minatar/breakout",
         seed=int(seed),
         frames=int(frames),

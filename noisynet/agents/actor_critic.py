@@ -21,7 +21,7 @@ from noisynet.agents.exploration import sampled_actions
 from noisynet.agents.policy import ActorCriticPolicy
 from noisynet.agents.rollout import Rollout, RolloutLearnt
 from noisynet.agents.streams import numpy_stream, torch_stream
-from noisynet.agents.value import ObservationSpec
+from noisynet.agents.update import ObservationSpec
 from noisynet.layers import cache_weights, drop_cached_weights, noise_off, resample_noise
 from noisynet.networks import (
     ActorCriticNetwork,

@@ -13,7 +13,8 @@ from torch import Tensor
 
 from noisynet.agents.actor_critic import ActorCriticAgent
 from noisynet.agents.rollout import Rollout
-from noisynet.agents.value import ObservationSpec, ValueAgent
+from noisynet.agents.update import ObservationSpec
+from noisynet.agents.value import ValueAgent
 from noisynet.audit import Check, Contract, NoiseReport, SyntheticData, audit_network
 from noisynet.optimisers import shared_rmsprop_
 from noisynet.replay import TransitionBatch

@@ -5,7 +5,8 @@ from __future__ import annotations
 import torch
 
 from noisynet.agents.actor_critic import ActorCriticAgent
-from noisynet.agents.value import ObservationSpec, ValueAgent
+from noisynet.agents.update import ObservationSpec
+from noisynet.agents.value import ValueAgent
 from noisynet.config import ActorCriticConfig, Config
 
 Agent = ValueAgent | ActorCriticAgent

@@ -15,7 +15,8 @@ def centred_rmsprop_(
     parameter: Tensor, gradient: Tensor, average: Tensor, square: Tensor, *rates: float
 ) -> None:
     """See `noisynet.optimisers.centred_rmsprop_`; PyTorch's operations make seven passes."""
-    centred_rmsprop(*_flat(parameter, gradient, average, square), (*rates, 1.0))
+    theta, d, g, v = _flat(parameter, gradient, average, square)
+    centred_rmsprop(theta, d, g, v, (*rates, 1.0))
     torch.autograd.graph.increment_version([parameter, average, square])
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,7 +45,7 @@ class DistributionPanel:
     """
 
     def __init__(
-        self, caption: Caption, episode: ReplayedEpisode, chosen: NDArray[np.uint8], height: int
+        self, caption: Caption, episode: ReplayedEpisode, chosen: NDArray[Any], height: int
     ) -> None:
         values = episode.values
         assert values.distribution is not None

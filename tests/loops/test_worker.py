@@ -162,8 +162,8 @@ def test_an_update_of_several_environments_moves_as_far_as_their_updates_one_by_
     """With ε far above the squared gradients and with statistics that have converged alike."""
     envs, rate = 4, 0.01
     for epsilon, square in ((1e9, 0.0), (1e-9, 1.0)):
-        settings = (f"optimiser.learning_rate={rate}", f"optimiser.epsilon={epsilon}")
-        settings += ("optimiser.anneal=false", "optimiser.decay=0.9999999")
+        settings = [f"optimiser.learning_rate={rate}", f"optimiser.epsilon={epsilon}"]
+        settings += ["optimiser.anneal=false", "optimiser.decay=0.9999999"]
         unclipped = "learning.max_gradient_norm=null"
         harness = Harness(configure("a3c", f"envs_per_worker={envs}", unclipped, *settings))
         harness.shared.squares[:] = square  # of a single environment's gradients
