@@ -68,7 +68,7 @@ def test_kills_at_every_kind_of_event_leave_no_trace(
 def test_kills_leave_no_trace_in_rainbow(bench: Bench, tmp_path: Path) -> None:
     """Priorities, n-step transitions and Adam's averages are as without the kills."""
     command = bench.command("rainbow", tmp_path)
-    for event, number in [(LEARN, 50), ("files /checkpoints/.", 4), (ACT, 130), (EVALUATE, 70)]:
+    for event, number in [(LEARN, 50), ("files /checkpoints/.", 4), (EVALUATE, 70), (ACT, 60)]:
         ended = bench.run(command, (event, number))
         assert ended.status == -signal.SIGKILL, f"{event} {number}: {ended.said}"
     ended = bench.run(command)
