@@ -106,7 +106,9 @@ def check_fresh(log: NoiseLog, contract: Contract) -> Check:
     evidence = f"{fresh} of {total} samples fresh over {len(phases)} phases"
     if few:
         evidence += f"; samples of few signs repeat by chance in {', '.join(few)}"
-    return Check(FRESH, fresh == total if total or not few else None, evidence)
+    if few and not total:
+        return Check(FRESH, None, evidence)
+    return Check(FRESH, total > 0 and fresh == total, evidence)  # without noise, nothing is fresh
 
 
 def check_held(log: NoiseLog, contract: Contract) -> Check:

@@ -84,7 +84,6 @@ class LearnsWithMeanWeights(ActorCriticAgent):
     def learn(self, rollout: Rollout) -> RolloutLearnt:
         held = {name: value.clone() for name, value in held_noise(self.online).items()}
         hold_noise(self.online, {name: value * 0 for name, value in held.items()})
-        self._built = False
         learnt = super().learn(rollout)
         hold_noise(self.online, held)
         return learnt

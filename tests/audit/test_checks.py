@@ -355,3 +355,15 @@ def test_a_faulty_agent_fails_the_question_about_its_fault(
 def test_sharing_one_factor_of_the_noise_fails(bias: bool) -> None:
     report = TargetSharesOneFactor(q_network(bias=bias)).audit()
     assert report[checks.ROLES].passed is False, str(report)
+
+
+def test_passes_without_noise_are_not_fresh() -> None:
+    network = nn.Sequential(NoisyLinear(16, 16))
+
+    def act() -> None:
+        with noise_off(network):
+            network(torch.zeros(1, 16))
+
+    answer = audit_network(network, act=act)[checks.FRESH]
+    assert answer.passed is False
+    assert answer.evidence.startswith("0 of 0 samples fresh")
