@@ -160,5 +160,5 @@ def test_models_learn_pendulum(algorithm: Any) -> None:
     after, _ = evaluate_policy(model, model.get_env(), n_eval_episodes=20)
     last_episodes = np.mean([episode["r"] for episode in list(model.ep_info_buffer)[-10:]])
     assert before < -900  # random actions return about -1200
-    assert last_episodes > -300  # with noise: -124 to -193 with three seeds of each
+    assert last_episodes > -300  # measured: DDPG -124, -134, -143; TD3 -193, -181
     assert after > -800  # mean weights; the last policy of DDPG varies more than its episodes do
