@@ -233,8 +233,9 @@ class NoisyLinear(nn.Module):
         check_input(x, self.in_features, self.weight_mu.dtype, rows)
         if self._noise_off:
             return F.linear(x, self.weight_mu, self.bias_mu)
-        if rows is not None and self.noise == "factorised":
-            return self._forward_by_rows(x)
+        single = x.numel() == self.in_features and self._cached is None
+        if self.noise == "factorised" and (single or rows is not None):
+            return self._without_weights(x)
         weight, bias = self._current()
         if rows is None:
             return F.linear(x, weight, bias)
@@ -246,10 +247,11 @@ class NoisyLinear(nn.Module):
             y = linear_by_rows(x, self.weight_mu, self.weight_sigma, *samples)
         return y if bias is None else y + bias
 
-    def _forward_by_rows(self, x: Tensor) -> Tensor:
+    def _without_weights(self, x: Tensor) -> Tensor:
         """Eq. 9 with Eqs. 10 and 11 substituted: μx + μb + f(ε_out) ⊙ (σ(f(ε_in)⊙x) + σb).
 
-        No weight matrix is built for a row: two products with the shared μ and σ suffice.
+        Two products with μ and σ cost less than building weights for a single observation, or for
+        each of several rows.
         """
         assert self.epsilon_in is not None
         assert self.epsilon_out is not None

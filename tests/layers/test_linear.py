@@ -561,6 +561,19 @@ def test_cached_weights_are_computed_once(noise: Noise, rows: int | None) -> Non
     assert layer.bias is layer.bias
 
 
+@pytest.mark.parametrize("shape", [(5,), (1, 5), (1, 1, 5)])
+def test_a_single_observation_needs_no_weights(shape: tuple[int, ...]) -> None:
+    """Two products with μ and σ give the same values and gradients as built weights."""
+    layer, x = make("factorised"), torch.rand(shape, generator=generator(3))
+    expected = nn.functional.linear(x, layer.weight, layer.bias)
+    wanted = torch.autograd.grad(expected.sin().sum(), list(layer.parameters()))
+    layer.perturb = lambda *_: pytest.fail("weights were built")  # type: ignore[assignment]
+    found = layer(x)
+    torch.testing.assert_close(found, expected)
+    for a, b in zip(gradients(layer, x), wanted, strict=True):
+        torch.testing.assert_close(a, b)
+
+
 def test_factorised_noise_with_rows_caches_no_weights() -> None:
     """Its forward pass needs none; one matrix for each row would only cost memory."""
     layer = make("factorised", 3)
@@ -644,7 +657,7 @@ def test_whatever_changes_the_weights_drops_the_cache(
 
 @pytest.mark.parametrize("noise", KINDS)
 def test_noise_off_ignores_the_cache(noise: Noise) -> None:
-    layer, x = make(noise), torch.ones(1, 5)
+    layer, x = make(noise), torch.ones(2, 5)
     noisy = layer(x)
     with noise_off(layer):
         layer.cache_weights()
