@@ -3,7 +3,8 @@
 noisynet sweep results/minatar/plan.toml --out runs/minatar
 python results/collect.py runs/minatar minatar
 
-Run it with the version of noisynet, and on the machine, that made the runs: both are written down.
+Run it on the machine that made the runs, and with the same version of noisynet or with --commit:
+both are written down.
 """
 
 from __future__ import annotations
@@ -53,7 +54,14 @@ class CollectError(Exception):
     """The runs of a study cannot be collected; the message is for the user."""
 
 
-def collect(runs: Path, study: str, results: Path = RESULTS, *, unfinished: bool = False) -> str:
+def collect(
+    runs: Path,
+    study: str,
+    results: Path = RESULTS,
+    *,
+    unfinished: bool = False,
+    made_by: str = "",
+) -> str:
     """Write `data.jsonl` and `provenance.json` of a study.
 
     Args:
@@ -61,6 +69,7 @@ def collect(runs: Path, study: str, results: Path = RESULTS, *, unfinished: bool
         study: one of `STUDIES`.
         results: the folder of all studies.
         unfinished: include runs that have evaluations but are not finished.
+        made_by: the commit that made the runs; by default that of the imported noisynet.
 
     Returns:
         What was collected, one line.
@@ -97,7 +106,7 @@ def collect(runs: Path, study: str, results: Path = RESULTS, *, unfinished: bool
     provenance = {
         "study": study,
         "plan": plan_digest(results / study / "plan.toml"),
-        "commit": commit(),
+        "commit": made_by or commit(),
         "versions": _versions(),
         "machine": _machine(),
         "hours": {kind: round(spent / 3600, 2) for kind, spent in seconds.items()},
@@ -224,9 +233,11 @@ def main() -> None:
     parser.add_argument("runs", type=Path, help="the --out of its sweep")
     parser.add_argument("study", choices=STUDIES, help="the study")
     parser.add_argument("--unfinished", action="store_true", help="include unfinished runs")
+    parser.add_argument("--commit", default="", help="that made the runs, if not the imported one")
     given = parser.parse_args()
+    options = {"unfinished": given.unfinished, "made_by": given.commit}
     try:
-        print(collect(given.runs, given.study, unfinished=given.unfinished))
+        print(collect(given.runs, given.study, **options))
     except (CollectError, PlanError, RunError) as error:
         sys.exit(f"error: {error}")
 

@@ -34,13 +34,16 @@ def load_agent(path: Path) -> Any:
     return importlib.import_module("noisynet").load(path)
 
 
-def publish(run: Path, models: Path = MODELS, episodes: int = EPISODES) -> Path:
+def publish(
+    run: Path, models: Path = MODELS, episodes: int = EPISODES, *, made_by: str = ""
+) -> Path:
     """Write `<game>.safetensors` and `<game>.md` of a finished run; earlier ones are replaced.
 
     Args:
         run: its folder.
         models: where to write.
         episodes: played with noise and without, for the card.
+        made_by: the commit that trained it; by default that of the imported noisynet.
 
     Returns:
         The card.
@@ -69,7 +72,7 @@ def publish(run: Path, models: Path = MODELS, episodes: int = EPISODES) -> Path:
         "environment": config["environment"],
         "frames": status["frames"],
         "seed": config["seed"],
-        "commit": commit(),
+        "commit": made_by or commit(),
         "episodes": episodes,
     }
     for noise, result in played.items():
@@ -133,8 +136,10 @@ def main() -> None:
     """Publish a run from the command line."""
     parser = argparse.ArgumentParser(description="Write the weights and card of a run to models/")
     parser.add_argument("run", type=Path, help="the folder of a finished run")
+    parser.add_argument("--commit", default="", help="that trained it, if not the imported one")
+    given = parser.parse_args()
     try:
-        print(publish(parser.parse_args().run))
+        print(publish(given.run, made_by=given.commit))
     except (PublishError, RunError) as error:
         sys.exit(f"error: {error}")
 

@@ -230,7 +230,7 @@ def deep_sea(studies: Sequence[StudyData]) -> Figure:
         lower.set_xlabel("size of Deep Sea (n × n cells)")
     grid[0, 0].set_ylabel("episodes until solved")
     grid[1, 0].set_ylabel("seeds that solve it")
-    title = "Deep Sea: interquartile mean, 95 % intervals; hollow where a seed never solves it"
+    title = "Interquartile mean, 95 % intervals; hollow: not every seed solves it"
     return _finish(figure, title, list(handles.values()), 3 if columns > 1 else 2)
 
 

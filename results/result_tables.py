@@ -245,10 +245,9 @@ def deep_sea_table(study: StudyData) -> Table:
         "Episodes until solved",
         ("size", *map(study.title, study.contenders)),
         (
-            "Episodes until an evaluation with mean weights first reaches the treasure, and how "
-            "many seeds do. Evaluations are 20 episodes apart. Seeds that never do count as "
-            f"{budget:,} episodes.",
-            "*: fewer seeds reach it in the last evaluation than did before.",
+            "Episodes from which on every evaluation with mean weights reaches the treasure, and "
+            "how many seeds get there. Evaluations are 20 episodes apart. Seeds that do not count "
+            f"as {budget:,} episodes.",
         ),
     )
     for environment in sorted(study.environments, key=lambda e: int(e.split("/")[1])):
@@ -262,9 +261,8 @@ def deep_sea_table(study: StudyData) -> Table:
 
 def _solved_cell(runs: Sequence[RunData]) -> Cell:
     solved = sum(math.isfinite(run.solved_episodes) for run in runs)
-    last = sum(run.solved_at_the_end for run in runs)
     text = interval_cell(iqm(solved_episodes(runs)), 0).text
-    return Cell(f"{text}, {solved}/{len(runs)}{'*' if last < solved else ''}")
+    return Cell(f"{text}, {solved}/{len(runs)}")
 
 
 def deep_sea_sentences(study: StudyData) -> list[str]:

@@ -26,6 +26,7 @@ MAX_BYTES: Final = 5_000_000
 """Of the data of all studies together."""
 _SIGNIFICANT: Final = 6
 _SOLVED: Final = 0.5  # Deep Sea's return is 0.99 with the treasure, at most 0 without
+_LASTING: Final = 2  # evaluations at the end that reach it, at least
 
 STUDIES: Final[dict[str, str]] = {
     "deep-sea-fixed": "Deep Sea, fixed action map",
@@ -122,14 +123,15 @@ class RunData:
 
     @property
     def solved_episodes(self) -> float:
-        """Episodes of Deep Sea until the mean weights first reach the treasure; ∞ if never."""
-        solved = np.flatnonzero(self.scores["off"] > _SOLVED)
-        return (solved[0] + 1) * self.period_frames / self.size if solved.size else math.inf
+        """Episodes of Deep Sea until the mean weights reach the treasure for good; ∞ if never.
 
-    @property
-    def solved_at_the_end(self) -> bool:
-        """Whether the mean weights reach the treasure in the last evaluation of Deep Sea."""
-        return bool(self.scores["off"][-1] > _SOLVED)
+        From there on every evaluation reaches it, two at least. The first one to reach it would not
+        do: with a fixed action map an untrained network that prefers "right" everywhere does.
+        """
+        failed = np.flatnonzero(~(self.scores["off"] > _SOLVED))  # NaN has not reached it either
+        first = int(failed[-1]) + 1 if failed.size else 0
+        lasting = len(self.scores["off"]) - first >= _LASTING
+        return (first + 1) * self.period_frames / self.size if lasting else math.inf
 
     def line(self) -> str:
         """The run as a line of `data.jsonl`."""
