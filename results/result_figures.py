@@ -110,7 +110,7 @@ def _finish(figure: Figure, title: str, handles: Sequence[Any], columns: int) ->
     """Title and legend above all panels, where they cover no data."""
     height, columns = figure.get_figheight(), min(columns, len(handles))
     figure.text(0.5, 1 - 0.04 / height, title, fontsize=9, ha="center", va="top")
-    below = {"loc": "upper center", "bbox_to_anchor": (0.5, 1 - 0.17 / height)}
+    below: dict[str, Any] = {"loc": "upper center", "bbox_to_anchor": (0.5, 1 - 0.17 / height)}
     figure.legend(handles=handles, ncols=columns, handlelength=2.6, **below)
     lines = -(-len(handles) // columns)
     figure.tight_layout(rect=(0, 0, 1, 1 - (0.25 + _LINE * lines) / height))

@@ -246,7 +246,7 @@ def deep_sea_table(study: StudyData) -> Table:
         ("size", *map(study.title, study.contenders)),
         (
             "Episodes from which on every evaluation with mean weights reaches the treasure, and "
-            "how many seeds get there. Evaluations are 20 episodes apart. Seeds that do not count "
+            "how many seeds get there. Evaluations are 20 episodes apart. The others count "
             f"as {budget:,} episodes.",
         ),
     )
