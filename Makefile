@@ -3,10 +3,13 @@ PYTHON ?= python3
 BIN := .venv/bin
 INSTALLED := .venv/.installed
 
-.PHONY: demo test test-slow check bench format clean
+.PHONY: demo results test test-slow check bench format clean
 
 demo: $(INSTALLED) ## DQN and NoisyNet-DQN on Deep Sea and MinAtar: table, video, report; 5 minutes
 	$(BIN)/python examples/demo.py
+
+results: $(INSTALLED) ## every figure and table of docs/results.md from the data in results/, without training; a minute
+	$(BIN)/python results/redraw.py
 
 test: check ## formatting, lint, types and the default tests
 	$(BIN)/python -m pytest -n 2

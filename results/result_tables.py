@@ -1,0 +1,319 @@
+"""The Markdown tables of the studies, and what their intervals say."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+from result_figures import solved_episodes
+from studies import (
+    RunData,
+    StudyData,
+    baseline,
+    environment_title,
+    maxima,
+    means,
+    noise_differences,
+    short_title,
+    sigma_ends,
+    split_layers,
+)
+from verdicts import TEXTS, Verdict, compare, compare_with, iqm, sentence
+
+from noisynet.reports.agents import Contender
+from noisynet.reports.scores import Floats, estimate, probability_of_improvement
+from noisynet.reports.table_formats import Cell, Table, interval_cell, number_cell, render_table
+
+PUBLISHED_FRAMES: Final = 500_000
+PUBLISHED_MINATAR: Final = {
+    "minatar/breakout": 8.3,
+    "minatar/space_invaders": 28.0,
+    "minatar/asterix": 1.0,
+    "minatar/freeway": 34.0,
+    "minatar/seaquest": 0.9,
+}
+"""DQN after 0.5M frames, read from the curves of Young and Tian 2019 (± 0.4)."""
+RIVALS: Final = {
+    "controls": Contender("dqn"),
+    "deep-sea-fixed": Contender("dqn"),
+    "deep-sea-random": Contender("dqn"),
+    "rainbow": Contender("noisynet-dqn"),
+    "sigma0": Contender("noisynet-dqn"),
+}
+"""The agent that all others of a study are compared with; elsewhere each one's baseline."""
+_WHOLE: Final = Contender("noisynet-dqn")
+_GREEDY: Final = Contender("dqn", "epsilon-0")
+_MORE_PAIRS: Final[dict[str, Sequence[tuple[Contender, Contender]]]] = {
+    "controls": (
+        *((Contender("noisynet-dqn", v), _WHOLE) for v in ("frozen-sigma", "acting-only")),
+        (Contender("noisynet-dqn", "learning-only"), _WHOLE),
+        *((Contender("noisynet-dqn", v), _GREEDY) for v in ("acting-only", "learning-only")),
+    ),
+    "rainbow": (
+        (Contender("rainbow"), Contender("noisynet-c51")),
+        (Contender("rainbow"), Contender("rainbow-without-noise")),
+    ),
+}
+
+
+def markdown(table: Table) -> str:
+    """A table without its title, which the page has."""
+    return render_table(table, "markdown").split("\n\n", 1)[1]
+
+
+# --- scores --------------------------------------------------------------------------------------
+
+
+def score_table(study: StudyData, environments: Sequence[str]) -> Table:
+    """Scores with intervals, with noise on and off, and verdicts against the baseline."""
+    against = rival_title(study)
+    table = Table(
+        "scores",
+        "Scores",
+        (
+            *("environment", "agent", "seeds", "score", "mean of the curve", "score, noise off"),
+            *("noise on − off", f"score against {against}", f"curve against {against}"),
+        ),
+        ("Noise on − off: the same weights, mean over the second half of the evaluations.",),
+    )
+    for environment, contender in study.cells(environments):
+        runs = study.of(contender, environment)
+        noisy = "on" in runs[0].scores
+        rival = rival_of(study, contender)
+        other = study.of(rival, environment) if rival else []
+        table.add(
+            environment_title(environment),
+            study.title(contender),
+            len(runs),
+            interval_cell(iqm(maxima(runs)), _digits(maxima(runs))),
+            interval_cell(iqm(means(runs)), _digits(maxima(runs))),
+            interval_cell(iqm(maxima(runs, "off")), _digits(maxima(runs))) if noisy else Cell("–"),
+            interval_cell(iqm(noise_differences(runs)), 2) if noisy else Cell("–"),
+            TEXTS[compare(maxima(runs), maxima(other))] if other else "–",
+            TEXTS[compare(means(runs), means(other))] if other else "–",
+        )
+    return table
+
+
+def _digits(scores: Floats) -> int:
+    return 1 if np.abs(scores).max() >= 10 else 2
+
+
+def rival_of(study: StudyData, contender: Contender) -> Contender | None:
+    """What the table compares a contender with: its baseline, or one agent of the whole study."""
+    if study.name in RIVALS:
+        return None if contender == RIVALS[study.name] else RIVALS[study.name]
+    return baseline(contender) if contender.style.noisy else None
+
+
+def rival_title(study: StudyData) -> str:
+    """The name of what contenders are compared with, in headings."""
+    return study.title(RIVALS[study.name]) if study.name in RIVALS else "baseline"
+
+
+def pairs(study: StudyData) -> list[tuple[Contender, Contender]]:
+    """What the sentences compare, as far as there are runs."""
+    found = [(one, rival_of(study, one)) for one in study.contenders]
+    return [
+        (ours, theirs)
+        for ours, theirs in (*found, *_MORE_PAIRS.get(study.name, ()))
+        if theirs is not None and {ours, theirs} <= set(study.contenders)
+    ]
+
+
+def score_verdicts(
+    study: StudyData, ours: Contender, theirs: Contender, *, whole_curve: bool
+) -> dict[str, Verdict]:
+    """The verdict on each environment, by its title."""
+    number = means if whole_curve else maxima
+    found: dict[str, Verdict] = {}
+    for environment in study.environments:
+        both = study.of(ours, environment), study.of(theirs, environment)
+        if all(both) and not environment.startswith("deep_sea"):
+            found[short_title(environment)] = compare(*map(number, both))
+    return found
+
+
+def improvement(study: StudyData, ours: Contender, theirs: Contender) -> str:
+    """The probability that a run of one scores higher than one of the other, over environments."""
+    common = [e for e in study.environments if study.of(ours, e) and study.of(theirs, e)]
+    if len(common) < 3:
+        return ""
+    scores = [[maxima(study.of(one, e)) for e in common] for one in (ours, theirs)]
+    found = interval_cell(estimate(probability_of_improvement, *scores), 2).text
+    return f" Probability of improvement over the {len(common)} environments: {found}."
+
+
+def score_sentences(study: StudyData) -> list[str]:
+    """What the scores say about every pair."""
+    lines = []
+    for ours, theirs in pairs(study):
+        subject = f"{study.title(ours)} against {study.title(theirs)}"
+        score = score_verdicts(study, ours, theirs, whole_curve=False)
+        curve = score_verdicts(study, ours, theirs, whole_curve=True)
+        chance = improvement(study, ours, theirs)
+        if score and score == curve:
+            lines.append(sentence(f"{subject}, score and mean of the curve", score) + chance)
+        elif score:
+            lines.append(sentence(f"{subject}, score", score) + chance)
+            lines.append(sentence(f"{subject}, mean of the curve", curve))
+    return lines
+
+
+# --- noise on and off ----------------------------------------------------------------------------
+
+
+def noise_sentences(study: StudyData) -> list[str]:
+    """Whether weights score higher with noise or without, for every noisy contender."""
+    lines = []
+    for contender in study.contenders:
+        found: dict[str, Verdict] = {}
+        for environment in study.environments:
+            runs = [run for run in study.of(contender, environment) if "on" in run.scores]
+            if runs and not environment.startswith("deep_sea"):
+                verdict = compare_with(noise_differences(runs), 0.0)
+                found[short_title(environment)] = verdict
+        if found:
+            words = ("higher with noise", "lower with noise")
+            lines.append(sentence(study.title(contender), found, words))
+    return lines
+
+
+# --- Σ̄ ------------------------------------------------------------------------------------------
+
+
+def sigma_table(study: StudyData) -> Table:
+    """Σ̄ of hidden and last layers at the beginning and at the end of training."""
+    table = Table(
+        "sigma",
+        "Σ̄",
+        (
+            *("environment", "agent", "hidden: start", "end", "end ÷ start"),
+            *("last: start", "end", "end ÷ start"),
+        ),
+        (
+            "Σ̄ is the mean |σ| of a layer's weights (Eq. 20), mean over the streams of a dueling "
+            "network and over policy and value of A3C.",
+        ),
+    )
+    for environment, contender in study.cells():
+        runs = [run for run in study.of(contender, environment) if run.sigma]
+        if not runs:
+            continue
+        cells: list[Cell] = []
+        for layers in split_layers(runs[0].sigma):
+            if not layers:
+                cells += [Cell("–")] * 3
+                continue
+            start, end = sigma_ends(runs, layers)
+            cells += [number_cell(float(one.mean()), 4) for one in (start, end)]
+            cells.append(interval_cell(iqm(end / start), 2))
+        table.add(environment_title(environment), study.title(contender), *cells)
+    return table
+
+
+def sigma_sentences(study: StudyData) -> list[str]:
+    """Whether Σ̄ of hidden and last layers falls or rises, for every noisy contender."""
+    lines = []
+    for contender in study.contenders:
+        if contender.variant in ("frozen-sigma", "acting-only"):
+            continue  # σ is constant
+        for row, kind in enumerate(("hidden", "last")):
+            found: dict[str, Verdict] = {}
+            for environment in study.environments:
+                runs = [run for run in study.of(contender, environment) if run.sigma]
+                layers = split_layers(runs[0].sigma)[row] if runs else []
+                if layers:
+                    start, end = sigma_ends(runs, layers)
+                    found[short_title(environment)] = compare_with(end / start, 1.0)
+            if found:
+                subject = f"{study.title(contender)}, Σ̄ of the {kind} layers"
+                lines.append(sentence(subject, found, ("rises", "falls")))
+    return lines
+
+
+# --- Deep Sea ------------------------------------------------------------------------------------
+
+
+def deep_sea_table(study: StudyData) -> Table:
+    """Episodes until solved, with intervals, and how many seeds solve it."""
+    budget = max(run.budget_episodes for run in study.runs)
+    table = Table(
+        "deep-sea",
+        "Episodes until solved",
+        ("size", *map(study.title, study.contenders)),
+        (
+            "Episodes from which on every evaluation with mean weights reaches the treasure, and "
+            "how many seeds get there. Evaluations are 20 episodes apart. The others count "
+            f"as {budget:,} episodes.",
+        ),
+    )
+    for environment in sorted(study.environments, key=lambda e: int(e.split("/")[1])):
+        cells = []
+        for contender in study.contenders:
+            runs = study.of(contender, environment)
+            cells.append(_solved_cell(runs) if runs else Cell("–"))
+        table.add(environment.split("/")[1], *cells)
+    return table
+
+
+def _solved_cell(runs: Sequence[RunData]) -> Cell:
+    solved = sum(math.isfinite(run.solved_episodes) for run in runs)
+    text = interval_cell(iqm(solved_episodes(runs)), 0).text
+    return Cell(f"{text}, {solved}/{len(runs)}")
+
+
+def deep_sea_sentences(study: StudyData) -> list[str]:
+    """The largest size that all seeds solve, and comparisons of episodes until solved."""
+    lines = []
+    for contender in study.contenders if len(study.environments) > 1 else ():
+        cells = [study.of(contender, environment) for environment in study.environments]
+        solved = [
+            runs[0].size
+            for runs in cells
+            if runs and all(math.isfinite(run.solved_episodes) for run in runs)
+        ]
+        if any(cells):
+            largest = f"the largest size is {max(solved)}" if solved else "there is none"
+            lines.append(f"Solved by every seed of {study.title(contender)}: {largest}.")
+    plain = RIVALS[study.name]
+    for contender in study.contenders:
+        if contender == plain or plain not in study.contenders:
+            continue
+        found: dict[str, Verdict] = {}
+        for environment in study.environments:
+            both = study.of(contender, environment), study.of(plain, environment)
+            if all(both):
+                found[short_title(environment)] = compare(*map(solved_episodes, both))
+        if found:
+            subject = f"{study.title(contender)} against {study.title(plain)}"
+            words = ("more episodes", "fewer episodes")
+            lines.append(sentence(subject, found, words, what="sizes"))
+    return lines
+
+
+# --- published numbers ---------------------------------------------------------------------------
+
+
+def published_table(study: StudyData | None) -> Table:
+    """Our DQN beside that of MinAtar's authors."""
+    frames = max(run.frames for run in study.runs) if study else 0
+    ours = f"ours, {frames:,} frames" if frames else "ours"
+    table = Table(
+        "published",
+        "DQN on MinAtar",
+        ("game", f"published, {PUBLISHED_FRAMES:,} frames", ours, "seeds"),
+        (
+            "Published: Young and Tian 2019, 30 seeds, return during training (ε = 0.1), read from "
+            "their curves, ± 0.4; Seaquest before a fix of its oxygen. Ours: last evaluation of "
+            "the greedy policy (ε = 0), a shorter budget. The two are not the same quantity.",
+        ),
+    )
+    for environment, score in PUBLISHED_MINATAR.items():
+        runs = study.of(Contender("dqn"), environment) if study else []
+        last = np.array([run.curve[-1] for run in runs])
+        cell = interval_cell(iqm(last), _digits(last)) if runs else Cell("not run yet")
+        table.add(environment_title(environment), number_cell(score, 1), cell, len(runs))
+    return table

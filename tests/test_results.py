@@ -1,0 +1,381 @@
+"""The studies in `results/`: plans, committed data, figures, tables and the page."""
+
+from __future__ import annotations
+
+import importlib
+import io
+import json
+import math
+import re
+from dataclasses import replace
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from noisynet.experiments import build_plan
+from noisynet.reports.agents import Contender
+from noisynet.reports.plotting import figure_style
+
+ROOT = Path(__file__).parent.parent
+RESULTS = ROOT / "results"
+PLANS = sorted(path.parent.name for path in RESULTS.glob("*/plan.toml"))
+
+
+@pytest.fixture(autouse=True)
+def _as_scripts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(Path(__file__).parent)
+    monkeypatch.syspath_prepend(RESULTS)
+
+
+def script(name: str) -> ModuleType:
+    return importlib.import_module(name)
+
+
+def load_synthetic(study: str, results: Path, **changes: Any) -> Any:
+    """A study of synthetic runs; a few sizes and seeds of Deep Sea."""
+    synthetic = script("synthetic_results")
+    runs = synthetic.synthetic_runs(study, **changes)
+    if study.startswith("deep-sea"):
+        runs = [run for run in runs if run.size in (4, 10, 20) and run.seed < 3]
+    synthetic.write_study(results, study, runs)
+    return script("studies").load_study(study, results)
+
+
+# --- plans and committed data --------------------------------------------------------------------
+
+
+def test_every_plan_is_a_study_and_valid() -> None:
+    assert set(PLANS) == set(script("studies").STUDIES)
+    for study in PLANS:
+        assert build_plan(str(RESULTS / study / "plan.toml"), out=Path("runs")).specs
+
+
+@pytest.mark.parametrize("study", ["rainbow", "controls", "sigma0"])
+def test_studies_share_runs_with_identical_settings(study: str) -> None:
+    plans = [build_plan(str(RESULTS / s / "plan.toml"), out=Path("r")) for s in ("minatar", study)]
+    first, second = ({spec.name: spec.config for spec in plan.specs} for plan in plans)
+    common = first.keys() & second.keys()
+    assert "minatar/breakout/noisynet-dqn/seed-0" in common
+    assert all(first[name] == second[name] for name in common)
+
+
+def test_the_data_of_all_studies_are_small() -> None:
+    studies = script("studies")
+    assert sum(p.stat().st_size for p in RESULTS.glob("*/data.jsonl")) <= studies.MAX_BYTES
+
+
+def test_committed_data_are_of_the_plan_and_round_trip() -> None:
+    studies = script("studies")
+    for study in PLANS:
+        found = studies.load_study(study)
+        if found is None:
+            continue
+        assert found.provenance["plan"] == studies.plan_digest(RESULTS / study / "plan.toml"), (
+            f"{study}: the plan was changed after its runs; run it again as a whole"
+        )
+        text = (RESULTS / study / "data.jsonl").read_text()
+        assert "".join(f"{run.line()}\n" for run in found.runs) == text
+
+
+def test_the_page_is_that_of_the_data() -> None:
+    """Run `make results` if this fails."""
+    redraw = script("redraw")
+    page, studies = redraw.PAGE.read_text(), redraw.load()
+    assert redraw.updated(page, studies) == page
+    blocks = set(re.findall(r"<!-- results: ([\w-]+) -->", page))
+    in_blocks = {"deep-sea" if name in redraw.DEEP_SEA else name for name in PLANS}
+    assert blocks == in_blocks | set(script("claims").CLAIMS) | {"published"}
+
+
+def test_figures_are_drawn_from_the_committed_data() -> None:
+    """Run `make results` if this fails."""
+    redraw, studies = script("redraw"), script("studies")
+    folder = redraw.PAGE.parent / redraw.FIGURES
+    linked = set(re.findall(r"\(results/([\w-]+\.png)\)", redraw.PAGE.read_text()))
+    assert linked == {path.name for path in folder.glob("*.png")}
+    for path in folder.glob("*.png"):
+        assert path.stat().st_size < script("result_figures").MAX_BYTES
+        name = path.stem.removesuffix("-sigma")
+        of = redraw.DEEP_SEA if name == "deep-sea" else (name,)
+        with Image.open(path) as image:
+            assert image.info["Source"] == " ".join(filter(None, map(studies.digest, of)))
+
+
+# --- collecting ----------------------------------------------------------------------------------
+
+
+def write_runs(out: Path, study: str, names: dict[str, list[float]], **changes: Any) -> None:
+    """Runs of a plan with these scores, as training writes them."""
+    specs = {s.name: s for s in build_plan(str(RESULTS / study / "plan.toml"), out=out).specs}
+    for name, scores in names.items():
+        spec = specs[name]
+        spec.folder.mkdir(parents=True)
+        config = spec.config.model_dump(mode="json") | changes
+        (spec.folder / "config.json").write_text(json.dumps(config))
+        rows: list[dict[str, Any]] = []
+        for number, score in enumerate(scores, start=1):
+            frames = number * spec.config.evaluation.period_frames
+            sigma = {"head.q.0": 0.1, "head.q.2": 0.2 / number}
+            rows.append({"kind": "train", "frames": frames - 1, "sigma": sigma})
+            rows += [
+                {"kind": "evaluation", "frames": frames, "noise": noise, "score": score + shift}
+                | {"completed": number > 1}
+                for noise, shift in (("on", 0.0), ("off", 1 / 3))
+            ]
+        lines = "".join(json.dumps(row, separators=(",", ":")) + "\n" for row in rows)
+        (spec.folder / "metrics.jsonl").write_text(lines)
+        timing = {"kind": "train", "seconds": 1800.0, "steps_per_second": 1.0}
+        (spec.folder / "timing.jsonl").write_text(json.dumps(timing) + "\n")
+        done = len(scores) * spec.config.evaluation.period_frames >= spec.frames
+        state = {"state": "finished" if done else "interrupted", "updated": "2026-01-01"}
+        (spec.folder / "status.json").write_text(json.dumps({**state, "frames": spec.frames}))
+
+
+@pytest.fixture
+def results(tmp_path: Path) -> Path:
+    """A folder of results with the plan of a study and no data."""
+    folder = tmp_path / "results" / "rainbow"
+    folder.mkdir(parents=True)
+    (folder / "plan.toml").write_bytes((RESULTS / "rainbow" / "plan.toml").read_bytes())
+    return folder.parent
+
+
+DONE = "minatar/breakout/noisynet-dqn/seed-1"
+HALF = "minatar/breakout/noisynet-dqn/seed-0"
+
+
+def test_collecting_keeps_evaluations_and_sigma_and_says_what_is_missing(
+    tmp_path: Path, results: Path
+) -> None:
+    scores = [float(n) for n in range(1, 11)]
+    write_runs(tmp_path / "runs", "rainbow", {DONE: scores, HALF: scores[:4]})
+    collect, studies = script("collect"), script("studies")
+    collect.collect(tmp_path / "runs", "rainbow", results, made_by="0123")
+    study = studies.load_study("rainbow", results)
+    (run,) = study.runs
+    assert (run.agent, run.seed, run.finished, run.score_noise) == ("noisynet-dqn", 1, True, "on")
+    assert list(run.scores["on"]) == scores
+    assert run.scores["off"][0] == 1.33333  # six significant digits
+    assert run.incomplete == {"on": [1], "off": [1]}
+    assert [run.sigma["head.q.2"][i] for i in (0, -1)] == [0.2, 0.02]
+    assert study.provenance["commit"] == "0123"
+    assert study.provenance["hours"] == {"training": 1.0, "evaluation": 0.0}
+    assert study.provenance["unfinished"] == [HALF]
+    assert len(study.provenance["missing"]) == 10
+    files = [
+        (results / "rainbow" / name).read_bytes() for name in ("data.jsonl", "provenance.json")
+    ]
+    collect.collect(tmp_path / "runs", "rainbow", results, made_by="0123")
+    assert files == [
+        (results / "rainbow" / n).read_bytes() for n in ("data.jsonl", "provenance.json")
+    ]
+    collect.collect(tmp_path / "runs", "rainbow", results, unfinished=True)
+    both = studies.load_study("rainbow", results).runs
+    assert [(one.seed, one.finished, len(one.curve)) for one in both] == [
+        (0, False, 4),
+        (1, True, 10),
+    ]
+
+
+def test_collecting_refuses_other_settings_and_empty_folders(tmp_path: Path, results: Path) -> None:
+    collect = script("collect")
+    write_runs(tmp_path / "runs", "rainbow", {DONE: [1.0] * 10}, compute="torch")
+    with pytest.raises(collect.CollectError, match="compute: the folder has 'torch', the plan"):
+        collect.collect(tmp_path / "runs", "rainbow", results)
+    with pytest.raises(collect.CollectError, match="got 0 finished, 0 unfinished, 12 missing"):
+        collect.collect(results, "rainbow", results)
+    with pytest.raises(collect.CollectError, match="which is no folder"):
+        collect.collect(tmp_path / "nothing", "rainbow", results)
+    assert not (results / "rainbow" / "data.jsonl").exists()
+
+
+# --- numbers -------------------------------------------------------------------------------------
+
+
+def test_verdicts_follow_from_intervals() -> None:
+    verdicts = script("verdicts")
+    low, high, wide = np.array([1.0, 2, 3]), np.array([4.0, 5, 6]), np.array([2.0, 4, 9])
+    assert verdicts.compare(high, low) == "higher"
+    assert verdicts.compare(low, high) == "lower"
+    assert verdicts.compare(high, wide) == "overlap"
+    assert verdicts.compare(high[:2], low) == "too few seeds"
+    assert verdicts.compare_with(low, 0.5) == "higher"
+    assert verdicts.compare_with(low, 2.5) == "overlap"
+    assert verdicts.compare_with(low, 3.5) == "lower"
+
+
+def test_a_sentence_says_where_nothing_was_shown() -> None:
+    sentence = script("verdicts").sentence
+    assert sentence("X", {"a": "higher", "b": "overlap", "c": "overlap"}) == (
+        "X: higher in 1 of 3 games (a); nothing was shown in 2 of 3 games (b, c)."
+    )
+    assert sentence("X", {"a": "overlap", "b": "overlap"}) == "X: nothing was shown in both games."
+    assert sentence("X", {"a": "lower"}, ("rises", "falls")) == "X: falls (a)."
+
+
+@pytest.mark.parametrize(
+    ("reached", "episodes"),
+    [
+        ("..XXX", 60.0),
+        ("XXXXX", 20.0),
+        ("X....", math.inf),  # an untrained network that prefers "right"
+        ("X.XX.", math.inf),
+        ("....X", math.inf),  # one evaluation may be luck
+        ("X..XX", 80.0),
+    ],
+)
+def test_deep_sea_is_solved_when_it_stays_solved(reached: str, episodes: float) -> None:
+    run = next(
+        run for run in script("synthetic_results").synthetic_runs("sigma0") if run.frames == 10_000
+    )
+    scores = np.where([one == "X" for one in reached], 0.99, -0.005)
+    assert replace(run, scores={"off": scores}).solved_episodes == episodes
+
+
+def test_layers_are_split_into_hidden_and_last() -> None:
+    split = script("studies").split_layers
+    assert split(["head.q.0", "head.q.2"]) == (["head.q.0"], ["head.q.2"])
+    assert split(["hidden.0", "policy", "value"]) == (["hidden.0"], ["policy", "value"])
+    streams = ["head.value.0", "head.value.2", "head.advantage.0", "head.advantage.2"]
+    assert split(streams) == (streams[::2], streams[1::2])
+
+
+# --- figures and tables of synthetic data --------------------------------------------------------
+
+
+@pytest.mark.parametrize("study", PLANS)
+def test_every_study_has_its_figures_and_tables(study: str, tmp_path: Path) -> None:
+    found = load_synthetic(study, tmp_path)
+    redraw = script("redraw")
+    studies = {study: found}
+    drawn = redraw.draw(studies, tmp_path)
+    block = redraw.render("deep-sea" if study.startswith("deep-sea") else study, studies)
+    assert set(re.findall(r"\(results/([\w-]+\.png)\)", block)) == set(drawn)
+    for picture in drawn.values():
+        assert len(picture) < script("result_figures").MAX_BYTES
+        with Image.open(io.BytesIO(picture)) as image:
+            assert image.info["Source"] == script("studies").digest(study, tmp_path)
+    for contender in found.contenders:
+        assert found.title(contender) in block
+    assert "What it says" in block
+    assert "CPU, 2 cores, torch 2.13.0, commit 0123456789ab" in block
+
+
+def test_unfinished_runs_are_drawn_but_in_no_table(tmp_path: Path) -> None:
+    found = load_synthetic("rainbow", tmp_path, finished=False)
+    redraw = script("redraw")
+    assert redraw.draw({"rainbow": found}, tmp_path).keys() == {"rainbow.png"}
+    assert "| MinAtar Breakout |" not in redraw.render("rainbow", {"rainbow": found})
+    with figure_style():
+        (axes,) = script("result_figures").learning_curves(found).axes
+    assert len(axes.lines) == len(found.runs)
+
+
+def test_curves_show_the_interquartile_mean_and_its_interval(tmp_path: Path) -> None:
+    found = load_synthetic("minatar", tmp_path)
+    with figure_style():
+        axes = script("result_figures").learning_curves(found).axes[0]
+    assert axes.get_title() == "MinAtar Breakout, 3 seeds"
+    runs = found.of(Contender("dqn"), "minatar/breakout")
+    mean = np.mean([run.curve for run in runs], axis=0)  # of three seeds nothing is trimmed
+    np.testing.assert_allclose(axes.lines[0].get_ydata(), mean)
+    low, high = np.sort([run.curve for run in runs], axis=0)[[0, -1]]
+    (path,) = axes.collections[0].get_paths()
+    assert path.vertices[:, 1].min() >= low.min() - 1e-9
+    assert path.vertices[:, 1].max() <= high.max() + 1e-9
+
+
+def test_a_table_has_scores_noise_and_verdicts(tmp_path: Path) -> None:
+    found = load_synthetic("minatar", tmp_path)
+    text = script("result_tables").markdown(
+        script("result_tables").score_table(found, ["minatar/breakout"])
+    )
+    runs = found.of(Contender("noisynet-dqn"), "minatar/breakout")
+    score = np.mean([run.scores["on"].max() for run in runs])
+    row = next(line for line in text.splitlines() if "| NoisyNet-DQN |" in line)
+    assert f"| 3 | {score:.2f} " in row
+    assert "| −0.10 \\[−0.10, −0.10\\] |" in row
+    assert row.endswith("| nothing shown | higher |")  # the score overlaps, the curve does not
+
+
+def test_claims_are_answered_from_all_studies(tmp_path: Path) -> None:
+    studies = {name: load_synthetic(name, tmp_path) for name in ("minatar", "minatar-a3c", "pong")}
+    claims = script("claims")
+    assert len(claims.faster(studies)) == len(claims.higher(studies)) == 4 + 3
+    assert "NoisyNet-DQN, Σ̄ of the last layers: falls in all 5 games." in claims.sigma(studies)
+    assert claims.on_off(studies)[0] == "NoisyNet-DQN: lower with noise in all 5 games."
+    assert "factorised against independent" in claims.factorised(studies)[0]
+    assert "no verdict with fewer than 3 seeds (Pong)" in claims.factorised(studies)[-1]
+
+
+def test_the_page_says_which_studies_were_not_run(tmp_path: Path) -> None:
+    redraw = script("redraw")
+    page = tmp_path / "docs" / "results.md"
+    page.parent.mkdir()
+    page.write_text(redraw.PAGE.read_text())
+    load_synthetic("rainbow", tmp_path / "results")
+    redraw.main(tmp_path / "results", page)
+    text = page.read_text()
+    assert (page.parent / "results" / "rainbow.png").exists()
+    names = ["deep-sea", *(name for name in PLANS if not name.startswith("deep-sea"))]
+    shown = {name: text.split(f"results: {name} -->")[1].split("<!-- end")[0] for name in names}
+    assert [name for name in shown if redraw.NOT_RUN not in shown[name]] == ["rainbow"]
+    (tmp_path / "results" / "rainbow" / "data.jsonl").unlink()
+    redraw.main(tmp_path / "results", page)
+    assert not (page.parent / "results" / "rainbow.png").exists()
+
+
+# --- models --------------------------------------------------------------------------------------
+
+
+class StubAgent:
+    """What `publish_model.py` uses of an agent."""
+
+    def evaluate(self, episodes: int, noise: bool) -> Any:
+        mean = 5.0 + noise
+        return type("Evaluation", (), {"mean": mean, "standard_deviation": 1.5})()
+
+    def save(self, path: Path) -> None:
+        path.write_bytes(b"weights")
+
+
+def test_a_published_model_has_a_card(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    publish = script("publish_model")
+    monkeypatch.setattr(publish, "load_agent", lambda path: StubAgent())
+    write_runs(tmp_path, "rainbow", {DONE: [1.0] * 10, HALF: [1.0]})
+    (tmp_path / f"{DONE}.log").write_text(
+        "--- today: python -m noisynet.run 1 train noisynet-dqn minatar/breakout --frames 200000 "
+        "--set a=b --out /x --name y --device auto --no-tensorboard\nmore\n"
+    )
+    page = publish.publish(tmp_path / DONE, tmp_path / "models", made_by="0123")
+    assert (tmp_path / "models" / "breakout.safetensors").exists()
+    facts = publish.read_card(page)
+    assert (facts["agent"], facts["frames"], facts["seed"]) == ("noisynet-dqn", "200000", "1")
+    assert (facts["score_noise_on"], facts["score_noise_off"]) == ("6.0", "5.0")
+    text = page.read_text()
+    assert "    noisynet train noisynet-dqn minatar/breakout --frames 200000 --set a=b\n" in text
+    assert "| off | 5.00 ± 1.50 |" in text
+    with pytest.raises(
+        publish.PublishError, match="expected a finished run, got one that is inter"
+    ):
+        publish.publish(tmp_path / HALF, tmp_path / "models")
+
+
+CARDS = sorted(path for path in (ROOT / "models").glob("*.md") if path.name != "README.md")
+
+
+@pytest.mark.skipif(not CARDS, reason="no models are published yet")
+@pytest.mark.parametrize("page", CARDS, ids=lambda path: path.stem)
+def test_a_published_model_meets_its_card(page: Path) -> None:
+    publish = script("publish_model")
+    facts = publish.read_card(page)
+    agent = publish.load_agent(page.with_suffix(".safetensors"))
+    episodes = 10
+    played = agent.evaluate(episodes=episodes, noise=False)
+    # Three standard errors: the environment's randomness alone.
+    margin = 3 * float(facts["deviation_noise_off"]) / math.sqrt(episodes)
+    assert played.mean == pytest.approx(float(facts["score_noise_off"]), abs=margin)
