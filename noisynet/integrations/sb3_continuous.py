@@ -38,13 +38,9 @@ class NoisyTD3Policy(NoisyPolicyMixin, TD3Policy):
     `action_noise` is None. `predict(deterministic=True)` uses the mean weights,
     `deterministic=False` the noise.
 
-    Args:
-        observation_space: images get the library's CNN, whose linear layer is noisy too.
-        action_space: continuous.
-        lr_schedule: as for the library's policy.
-        noisy_critics: whether the critics are noisy too.
-        keywords: `sigma0` (default: the paper's), `noise` ("factorised" or "independent"), and the
-            arguments of the library's policy.
+    The arguments are those of the library's policy, `sigma0` (None: the paper's), `noise`
+    ("factorised" or "independent"), and `noisy_critics`, which makes the critics noisy too. Images
+    get the library's CNN, whose linear layer is noisy too.
 
     Raises:
         ValueError: `share_features_extractor` is True and the extractor has linear layers. Actor

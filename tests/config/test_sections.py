@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from noisynet.config import EpsilonGreedy, Network, NoisyRollouts, NoisyWeights, build_config
+from noisynet.config import EpsilonGreedy, build_config
+from noisynet.config.sections import Network, NoisyRollouts, NoisyWeights
 
 from .settings import refusal, value_of
 

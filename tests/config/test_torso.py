@@ -7,7 +7,9 @@ import re
 
 import pytest
 
-from noisynet.config import Convolution, Network, build_config
+from noisynet.config import build_config
+from noisynet.config.sections import Network
+from noisynet.config.torso import Convolution
 
 from .settings import refusal
 

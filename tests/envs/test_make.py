@@ -90,6 +90,8 @@ def test_a_missing_package_is_named_with_its_pip_line(
     name: str, module: str, extra: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, module, None)
+    for loaded in [loaded for loaded in sys.modules if loaded.startswith("noisynet.envs.")]:
+        monkeypatch.delitem(sys.modules, loaded)  # as in a new process
     with pytest.raises(ImportError, match=rf'pip install "noisynet\[{extra}\]"'):
         make_environment(name)
 
