@@ -20,7 +20,6 @@ with extra("gym"):
     from gymnasium.error import DependencyNotInstalled
 
 if TYPE_CHECKING:
-    from noisynet.envs.observations import Frames
     from noisynet.envs.sources import EnvironmentLike
 
 
@@ -66,7 +65,7 @@ class GymEnvironment(Environment):
             *(_height_and_width(resize), greyscale),
         )
         self._parallel: ParallelGames | None = None
-        self._games: list[Frames | SharedObject] = []
+        self._games: list[Any] = []  # Frames, or a SharedObject
         try:
             spec = self._make_games(maker, num_envs, frame_stack, parallel and num_envs > 1)
         except BaseException:
@@ -87,7 +86,7 @@ class GymEnvironment(Environment):
                 f"expected {maker.name} to make a new environment at each call, got the same one "
                 "twice"
             )
-        game: Any = self._games[0]
+        game = self._games[0]
         spec = EnvironmentSpec(
             name=maker.name,
             num_actions=int(game.action_space.n),

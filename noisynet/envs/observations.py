@@ -74,7 +74,7 @@ class Frames(gymnasium.Wrapper[Any, Any, Any, Any]):
         """Take an action."""
         result = self.env.step(int(action) + self.first_action)
         observation, reward, terminated, truncated, _ = result
-        return self._encode(observation), float(reward), bool(terminated), bool(truncated), {}
+        return self._encode(observation), float(reward), terminated, truncated, {}
 
 
 def frame_rule(name: str, space: spaces.Space[Any]) -> FrameRule:
@@ -145,8 +145,10 @@ def _image_rule(space: Any) -> FrameRule:
 
 
 def _flat_rule(space: spaces.Space[Any], size: int) -> FrameRule:
+    is_flat = isinstance(space, spaces.Box)
+
     def encode(observation: Any) -> NDArray[Any]:
-        flat: Any = spaces.flatten(space, observation)
+        flat: Any = observation if is_flat else spaces.flatten(space, observation)
         return np.asarray(flat, dtype=np.float32).reshape(size)
 
     return FrameRule((size,), "float32", encode)

@@ -97,6 +97,14 @@ def test_a_wrong_id_of_an_atari_game_names_ours() -> None:
         make_environment("gym/ALE/Pong-v99")
 
 
+def test_a_wrong_id_of_a_module_is_suggested_with_the_module(folder: Path) -> None:
+    (folder / "suggested_module.py").write_text(
+        'import gymnasium\ngymnasium.register("Suggested-v1", lambda: None)\n'
+    )
+    with pytest.raises(ValueError, match=r"Did you mean 'gym/suggested_module:Suggested-v1'"):
+        make_environment("gym/suggested_module:Sugested-v1")
+
+
 def test_arguments_are_for_ids() -> None:
     with make_environment("gym/Mine-v2", arguments={"kind": "tuple"}) as environment:
         assert environment.spec.frame_shape == (11,)
