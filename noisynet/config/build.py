@@ -141,11 +141,7 @@ def _model(agent: Any) -> type[Config] | type[ActorCriticConfig]:
 
 def _by_dotted_keys(key: str, value: Any) -> dict[str, Any]:
     """Split a section that is given as an object, such as replay={"kind": …}, into its fields."""
-    sections = (
-        *("exploration", "network", "optimiser", "replay", "learning", "evaluation"),
-        "environment_options",
-    )
-    if key not in sections or not isinstance(value, dict):
+    if "." in key or not isinstance(value, dict):
         return {key: value}
     return {f"{key}.{field}": of_field for field, of_field in value.items()}
 

@@ -61,8 +61,13 @@ class GymEnvironment(Environment):
             check_count("max_episode_frames", max_episode_frames, at_least=1)
         name, source = find_source(environment)
         maker = GameMaker(
-            *(name, source, colour, max_episode_frames, dict(arguments or {})),
-            *(_height_and_width(resize), greyscale),
+            name,
+            source,
+            colour=colour,
+            max_episode_frames=max_episode_frames,
+            arguments=dict(arguments or {}),
+            resize=_height_and_width(resize),
+            greyscale=greyscale,
         )
         self._parallel: ParallelGames | None = None
         self._games: list[Any] = []  # Frames, or a SharedObject

@@ -42,9 +42,14 @@ class GameMaker:
 
     def __call__(self) -> Frames:
         """Make one game."""
-        game = self.make()
-        game = prepare_images(self.name, game, resize=self.resize, greyscale=self.greyscale)
-        return Frames(self.name, game)
+        made = self.make()
+        try:
+            game = prepare_images(self.name, made, resize=self.resize, greyscale=self.greyscale)
+            return Frames(self.name, game)
+        except Exception:
+            if not isinstance(self.source, gymnasium.Env):
+                made.close()
+            raise
 
     def make(self) -> Game:
         """Make one environment with its own observations."""

@@ -7,7 +7,6 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
-from gymnasium import spaces
 from stable_baselines3.common.distributions import DiagGaussianDistribution
 from stable_baselines3.common.policies import ActorCriticPolicy
 from torch import Tensor
@@ -45,10 +44,7 @@ class NoisyActorCriticPolicy(NoisyPolicyMixin, ActorCriticPolicy):
 
     def __init__(
         self,
-        observation_space: spaces.Space[Any],
-        action_space: spaces.Space[Any],
-        lr_schedule: Any,
-        *,
+        *arguments: Any,
         noise: Noise = "independent",
         ortho_init: bool = False,
         **keywords: Any,
@@ -59,8 +55,7 @@ class NoisyActorCriticPolicy(NoisyPolicyMixin, ActorCriticPolicy):
             )
         self._batch_environments: Tensor | None = None
         self._stride = 1
-        keywords |= {"noise": noise, "ortho_init": ortho_init}
-        super().__init__(observation_space, action_space, lr_schedule, **keywords)
+        super().__init__(*arguments, noise=noise, ortho_init=ortho_init, **keywords)
 
     def _build(self, lr_schedule: Any) -> None:
         super()._build(lr_schedule)

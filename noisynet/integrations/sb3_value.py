@@ -79,11 +79,7 @@ class NoisyDQNPolicy(NoisyPolicyMixin, DQNPolicy):
     dueling = False
 
     def __init__(
-        self,
-        observation_space: spaces.Space[Any],
-        action_space: spaces.Discrete,
-        lr_schedule: Any,
-        **keywords: Any,
+        self, observation_space: spaces.Space[Any], *arguments: Any, **keywords: Any
     ) -> None:
         extractor = keywords.setdefault(
             "features_extractor_class", default_extractor(observation_space, keywords)
@@ -93,7 +89,7 @@ class NoisyDQNPolicy(NoisyPolicyMixin, DQNPolicy):
         if extractor is NatureConvolutions and keywords.get("net_arch") is None:
             options = keywords.get("features_extractor_kwargs") or {}
             keywords["net_arch"] = [options.get("features_dim", 512)]
-        super().__init__(observation_space, action_space, lr_schedule, **keywords)
+        super().__init__(observation_space, *arguments, **keywords)
 
     def make_q_net(self) -> NoisyQNetwork:
         """Build the online or the target network."""

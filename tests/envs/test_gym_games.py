@@ -120,6 +120,16 @@ def test_a_function_must_return_a_new_environment_at_each_call() -> None:
         make_environment(lambda: game, 2)
 
 
+@pytest.mark.parametrize("given", ["object", "function"])
+def test_what_a_refused_function_made_is_closed_and_an_object_is_not(given: str) -> None:
+    game, closed = Corridor(), []
+    game.action_space = gymnasium.spaces.Box(0, 1)  # type: ignore[assignment]
+    game.close = lambda: closed.append(True)  # type: ignore[method-assign]
+    with pytest.raises(ValueError, match="to have Discrete actions"):
+        make_environment(game if given == "object" else lambda: game)
+    assert bool(closed) == (given == "function")
+
+
 @pytest.mark.parametrize("environment", [Corridor, "gym/Mine-v2"])
 def test_the_frame_limit_holds_however_it_is_given(environment: object) -> None:
     import numpy as np
