@@ -123,7 +123,7 @@ def test_a_function_must_return_a_new_environment_at_each_call() -> None:
 @pytest.mark.parametrize("given", ["object", "function"])
 def test_what_a_refused_function_made_is_closed_and_an_object_is_not(given: str) -> None:
     game, closed = Corridor(), []
-    game.action_space = gymnasium.spaces.Box(0, 1)  # type: ignore[assignment]
+    game.action_space = gymnasium.spaces.Box(0, 1)
     game.close = lambda: closed.append(True)  # type: ignore[method-assign]
     with pytest.raises(ValueError, match="to have Discrete actions"):
         make_environment(game if given == "object" else lambda: game)
