@@ -23,13 +23,9 @@ _PARALLEL_ENVS: Final = 3
 
 
 def audit_agent(agent: ValueAgent | ActorCriticAgent, updates: int = 100) -> NoiseReport:
-    """Check that a noisy agent keeps the noise contract.
+    """Check that a noisy agent keeps the noise contract, over some updates of four actions each.
 
     The agent is trained on random data, so its weights are of no use afterwards.
-
-    Args:
-        agent: a noisy agent.
-        updates: how many updates to run, with four actions before each.
 
     Raises:
         ValueError: the agent has no noisy layers.
@@ -85,9 +81,6 @@ class _Replayed:
 
     Kernels and compiled code call no hooks, so the recorder sees the repeated passes. That these
     give the same values and TD errors shows that the agent's own code used the recorded noise.
-
-    Args:
-        agent: to be audited.
     """
 
     def __init__(self, agent: ValueAgent) -> None:

@@ -256,13 +256,7 @@ def check_evaluation(compared: int, changed: list[str]) -> Check:
 
 
 def check_saved_state(module: nn.Module, layers: list[DetectedLayer], copied: list[str]) -> Check:
-    """Noise is neither in the state_dict nor copied to the target network.
-
-    Args:
-        module: the online network.
-        layers: its noisy layers.
-        copied: the noise of the target network that changed when the target was synchronised.
-    """
+    """Noise is neither in the state_dict nor `copied` to the target network."""
     saved = module.state_dict()
     found = []
     for layer in layers:
@@ -335,10 +329,7 @@ def _role(event: NoiseEvent, contract: Contract) -> str:
 
 
 def _training_samples(log: NoiseLog) -> dict[str, list[NoiseSample]]:
-    """The distinct samples of each layer in training, if there are enough for statistics.
-
-    Samples of the target network are left out.
-    """
+    """The distinct samples of each layer but the target's, if there are enough for statistics."""
     samples: dict[str, dict[tuple[str, int], NoiseSample]] = {}
     for event in log.events:
         if event.noisy and event.network != "target" and event.label != "evaluate":

@@ -24,14 +24,7 @@ _SAMPLED_SIGNS: Final = 32
 
 
 class Probe:
-    """Inputs from whose outputs the noise can be solved for: z, z, 0 and a few unit vectors.
-
-    Args:
-        layer: the layer to measure.
-
-    Attributes:
-        inputs: the probe's rows [3 + units, in].
-    """
+    """Inputs [3 + units, in] whose outputs tell the noise of a layer: z, z, 0 and unit vectors."""
 
     def __init__(self, layer: DetectedLayer) -> None:
         self.layer = layer

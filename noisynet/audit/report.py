@@ -7,26 +7,18 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Check:
-    """One question of the audit.
-
-    Attributes:
-        question: the question.
-        passed: the answer, or None if the question does not apply.
-        evidence: the figures behind the answer.
-    """
+    """One question of the audit."""
 
     question: str
     passed: bool | None
+    """The answer; None if the question does not apply."""
     evidence: str
+    """The figures behind the answer."""
 
 
 @dataclass(frozen=True)
 class NoiseReport:
-    """The result of an audit; prints as a table.
-
-    Attributes:
-        checks: the questions with their answers and evidence.
-    """
+    """The result of an audit; prints as a table."""
 
     checks: tuple[Check, ...]
 

@@ -123,15 +123,9 @@ def _runs(samples: list[NoiseSample]) -> Tensor:
 
 @dataclass(frozen=True)
 class DeclaredNoise:
-    """What a layer's noise is declared to be.
+    """What a layer's noise is declared to be."""
 
-    Attributes:
-        kind: of the noise; None if unknown.
-        distribution: of ε.
-        f: shapes factorised noise.
-    """
-
-    kind: Noise | None
+    kind: Noise | None  # unknown
     distribution: Distribution = "gaussian"
     f: NoiseFunction = "signed_sqrt"
 
@@ -144,18 +138,13 @@ class DeclaredNoise:
 def compare_moments(
     samples: list[NoiseSample], kind: str, declared: DeclaredNoise | None = None
 ) -> tuple[str, bool]:
-    """Compare the mean, the variance and the mean magnitude of the noise with the expected ones.
+    """Compare the mean, the variance and the mean magnitude of a layer's noise with the expected.
 
     Distributions of the same variance, such as a standard normal and signs, differ in the mean
-    magnitude.
-
-    Args:
-        samples: the noise of one layer.
-        kind: "factorised" or "independent"; of any other, only the mean is known.
-        declared: the distribution and f; None: the paper's (section 3).
+    magnitude. If `kind` is neither "factorised" nor "independent", only the mean is known.
 
     Returns:
-        The figures, and whether they agree with the kind of noise and its distribution.
+        The figures, and whether they agree with the declared distribution.
     """
     values = torch.stack([_output_entries(sample) for sample in samples]).flatten()
     mean, variance = float(values.mean()), float(values.var())
@@ -165,7 +154,7 @@ def compare_moments(
     if kind not in ("factorised", "independent"):
         return text, True
     magnitude = float(values.abs().mean())
-    first, second, fourth = (declared or DeclaredNoise(None)).moments(kind)
+    first, second, fourth = (declared or DeclaredNoise(None)).moments(kind)  # the paper's
     if kind == "factorised" and samples[0].bias is None:  # the entries are products of two
         first, second, fourth = first**2, second**2, fourth**2
     right = _agree(variance, second, fourth - second**2, len(values))

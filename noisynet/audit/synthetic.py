@@ -10,11 +10,7 @@ from numpy.typing import DTypeLike, NDArray
 
 
 class SyntheticData:
-    """Random observations, actions and rewards from a random stream of their own.
-
-    Args:
-        seed: the seed of the stream.
-    """
+    """Random observations, actions and rewards from a random stream of their own."""
 
     def __init__(self, seed: int = 0) -> None:
         self.rng = np.random.default_rng(seed)

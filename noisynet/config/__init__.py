@@ -4,43 +4,28 @@ A configuration is made of the agent's settings, overridden by a preset, overrid
 Nothing here imports torch, so that a bad command is refused quickly.
 """
 
-from noisynet.config.agents import (
-    ACTOR_CRITIC_AGENTS,
-    AGENT_SPECS,
-    AGENTS,
-    VALUE_AGENTS,
-    ActorCriticAgentName,
-    AgentSpec,
-    ValueAgentName,
-)
+from noisynet.config.agents import ACTOR_CRITIC_AGENTS, AGENT_SPECS, AGENTS, VALUE_AGENTS, AgentSpec
 from noisynet.config.build import build_config, load_config, parse_count
-from noisynet.config.compute import Compute, cxx_compiler, has_kernels, missing_for
+from noisynet.config.compute import cxx_compiler, has_kernels, missing_for
 from noisynet.config.errors import ConfigError
 from noisynet.config.run import (
     PRESETS,
     ActorCriticConfig,
     Config,
-    PresetName,
     RunConfig,
     has_large_convolutions,
 )
 from noisynet.config.sections import (
     ActorCriticLearning,
-    ActorCriticShape,
     Adam,
     CentredRMSProp,
     EntropyBonus,
     EpsilonGreedy,
-    Evaluation,
     Learning,
-    Network,
     NoisyRollouts,
     NoisyWeights,
     PrioritisedReplay,
-    SharedRMSProp,
-    UniformReplay,
 )
-from noisynet.config.torso import Convolution, Torso, TorsoName
 
 __all__ = [
     "ACTOR_CRITIC_AGENTS",
@@ -48,32 +33,20 @@ __all__ = [
     "AGENT_SPECS",
     "PRESETS",
     "VALUE_AGENTS",
-    "ActorCriticAgentName",
     "ActorCriticConfig",
     "ActorCriticLearning",
-    "ActorCriticShape",
     "Adam",
     "AgentSpec",
     "CentredRMSProp",
-    "Compute",
     "Config",
     "ConfigError",
-    "Convolution",
     "EntropyBonus",
     "EpsilonGreedy",
-    "Evaluation",
     "Learning",
-    "Network",
     "NoisyRollouts",
     "NoisyWeights",
-    "PresetName",
     "PrioritisedReplay",
     "RunConfig",
-    "SharedRMSProp",
-    "Torso",
-    "TorsoName",
-    "UniformReplay",
-    "ValueAgentName",
     "build_config",
     "cxx_compiler",
     "has_kernels",

@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Iterable, Mapping
 from fractions import Fraction
-from typing import Any, Final, TypeVar, overload
+from typing import Any, Final, TypedDict, TypeVar, Unpack, overload
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -26,39 +26,28 @@ _WITHOUT_NOISE: Final = {f"exploration.{name}" for name in EpsilonGreedy.model_f
 }
 
 
+class _Options(TypedDict, total=False):
+    frames: int | None
+    seed: int
+    preset: str | None
+    settings: Iterable[str]
+
+
 @overload
 def build_config(
-    agent: ValueAgentName,
-    environment: str,
-    *,
-    frames: int | None = None,
-    seed: int = 0,
-    preset: str | None = None,
-    settings: Iterable[str] = (),
+    agent: ValueAgentName, environment: str, **options: Unpack[_Options]
 ) -> Config: ...
 
 
 @overload
 def build_config(
-    agent: ActorCriticAgentName,
-    environment: str,
-    *,
-    frames: int | None = None,
-    seed: int = 0,
-    preset: str | None = None,
-    settings: Iterable[str] = (),
+    agent: ActorCriticAgentName, environment: str, **options: Unpack[_Options]
 ) -> ActorCriticConfig: ...
 
 
 @overload
 def build_config(
-    agent: str,
-    environment: str,
-    *,
-    frames: int | None = None,
-    seed: int = 0,
-    preset: str | None = None,
-    settings: Iterable[str] = (),
+    agent: str, environment: str, **options: Unpack[_Options]
 ) -> Config | ActorCriticConfig: ...
 
 
@@ -119,13 +108,7 @@ def build_config(
 
 
 def setting_sources(agent: str, environment: str, preset: str | None = None) -> dict[str, str]:
-    """Which settings of a run are not defaults: "command", "agent" or "preset <name>" by key.
-
-    Args:
-        agent: as for `build_config`, all three valid.
-        environment: likewise.
-        preset: likewise.
-    """
+    """Which settings of a valid run are not defaults: "command", "agent" or "preset <name>"."""
     sources = dict.fromkeys(("agent", "environment", "seed"), "command")
     flat: dict[str, Any] = dict(sources)
     for source, layer in _layers(agent, preset or _default_preset(environment)):
@@ -158,11 +141,7 @@ def _model(agent: Any) -> type[Config] | type[ActorCriticConfig]:
 
 def _by_dotted_keys(key: str, value: Any) -> dict[str, Any]:
     """Split a section that is given as an object, such as replay={"kind": …}, into its fields."""
-    sections = (
-        *("exploration", "network", "optimiser", "replay", "learning", "evaluation"),
-        "environment_options",
-    )
-    if key not in sections or not isinstance(value, dict):
+    if "." in key or not isinstance(value, dict):
         return {key: value}
     return {f"{key}.{field}": of_field for field, of_field in value.items()}
 

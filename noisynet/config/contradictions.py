@@ -3,30 +3,38 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from noisynet.config.agents import AGENT_SPECS, AgentSpec
 
-__all__ = ["contradictions"]
+_Rule = TypeVar("_Rule", bound=Callable[..., str | None])
+
+
+_RULES: Final[list[tuple[tuple[str, ...], Callable[..., str | None]]]] = []
 
 
 def contradictions(settings: Mapping[str, Any]) -> list[str]:
-    """Every contradiction between settings.
+    """A sentence for each contradiction between valid settings, given by dotted key.
 
-    Args:
-        settings: valid values by dotted key. A rule applies only if all of its keys are here: a
-            setting may be missing because it is invalid or belongs to another kind.
-
-    Returns:
-        A sentence for each contradiction.
+    A rule applies only if all of its keys are here: a setting may be missing because it is invalid
+    or belongs to another kind.
     """
-    found = []
-    for keys, rule in _RULES:
-        if all(key in settings for key in keys):
-            found.append(rule(*(settings[key] for key in keys)))
+    known = [(keys, rule) for keys, rule in _RULES if all(key in settings for key in keys)]
+    found = [rule(*(settings[key] for key in keys)) for keys, rule in known]
     return [sentence for sentence in found if sentence is not None]
 
 
+def _rule(*keys: str) -> Callable[[_Rule], _Rule]:
+    """Make a function a rule, which is called with the values of these keys."""
+
+    def add(rule: _Rule) -> _Rule:
+        _RULES.append((keys, rule))
+        return rule
+
+    return add
+
+
+@_rule("agent", "exploration.kind")
 def _exploration_is_the_agents(agent: str, kind: str) -> str | None:
     spec = AGENT_SPECS[agent]
     if spec.noisy == (kind == "noisy-weights"):
@@ -36,6 +44,7 @@ def _exploration_is_the_agents(agent: str, kind: str) -> str | None:
     return f"{agent} does not explore by {kind}; choose the agent {' or '.join(others)} instead"
 
 
+@_rule("agent", "network.dueling")
 def _head_is_the_agents(agent: str, dueling: bool) -> str | None:
     spec = AGENT_SPECS[agent]
     if spec.dueling in (None, dueling):
@@ -47,6 +56,7 @@ def _head_is_the_agents(agent: str, dueling: bool) -> str | None:
     )
 
 
+@_rule("agent", "network.atoms")
 def _distributions_are_the_agents(agent: str, atoms: int | None) -> str | None:
     spec, given = AGENT_SPECS[agent], atoms is not None
     if spec.categorical in (None, given):
@@ -65,12 +75,14 @@ def _agent_with(spec: AgentSpec, **fields: bool) -> str:
     return other.name
 
 
+@_rule("network.v_min", "network.v_max")
 def _the_range_is_not_empty(v_min: float, v_max: float) -> str | None:
     if v_min < v_max:
         return None
     return f"network.v_min ({v_min:g}) is not below network.v_max ({v_max:g})"
 
 
+@_rule("network.atoms", "learning.loss")
 def _distributions_have_the_cross_entropy(atoms: int | None, loss: str) -> str | None:
     if atoms is None or loss == "huber":
         return None
@@ -80,6 +92,7 @@ def _distributions_have_the_cross_entropy(atoms: int | None, loss: str) -> str |
     )
 
 
+@_rule("agent", "exploration.noise")
 def _noise_is_the_agents(agent: str, noise: str) -> str | None:
     spec = AGENT_SPECS[agent]
     other = spec.changed(noise=noise)  # the kind is free where the other kind has no agent
@@ -91,6 +104,7 @@ def _noise_is_the_agents(agent: str, noise: str) -> str | None:
     )
 
 
+@_rule("exploration.noise", "exploration.f")
 def _f_shapes_factorised_noise(noise: str, f: str) -> str | None:
     if noise == "factorised" or f == "signed_sqrt":
         return None
@@ -100,6 +114,7 @@ def _f_shapes_factorised_noise(noise: str, f: str) -> str | None:
     )
 
 
+@_rule("agent", "noisy_lstm", "recurrent")
 def _a_noisy_lstm_needs_an_lstm_and_noise(
     agent: str, noisy_lstm: bool, recurrent: bool
 ) -> str | None:
@@ -111,18 +126,21 @@ def _a_noisy_lstm_needs_an_lstm_and_noise(
     return f"noisy_lstm=true expects {' and '.join(missing)}, got {agent} without"
 
 
+@_rule("agent", "compute")
 def _only_value_agents_compile(agent: str, compute: str) -> str | None:
     if compute != "compile" or AGENT_SPECS[agent].family == "value":
         return None
     return f"compute=compile is for value agents; {agent} expects compute=auto or compute=torch"
 
 
+@_rule("replay.capacity_steps", "learning.batch_size")
 def _replay_holds_a_batch(capacity: int, batch: int) -> str | None:
     if capacity >= batch:
         return None
     return f"replay.capacity_steps ({capacity}) is below learning.batch_size ({batch})"
 
 
+@_rule("learning.starts_steps", "replay.capacity_steps")
 def _learning_starts_within_capacity(starts: int, capacity: int) -> str | None:
     if starts <= capacity:
         return None
@@ -132,12 +150,14 @@ def _learning_starts_within_capacity(starts: int, capacity: int) -> str | None:
     )
 
 
+@_rule("learning.starts_steps", "learning.batch_size")
 def _learning_starts_with_a_batch(starts: int, batch: int) -> str | None:
     if starts >= batch:
         return None
     return f"learning.starts_steps ({starts}) is below learning.batch_size ({batch})"
 
 
+@_rule("learning.starts_steps", "num_envs", "learning.n_step")
 def _learning_starts_with_n_step_returns(starts: int, num_envs: int, n_step: int) -> str | None:
     if starts >= num_envs * n_step:
         return None
@@ -147,6 +167,7 @@ def _learning_starts_with_n_step_returns(starts: int, num_envs: int, n_step: int
     )
 
 
+@_rule("exploration.redraw", "exploration.used_in", "num_envs")
 def _noise_per_episode_needs_one_environment(
     redraw: str, used_in: str, num_envs: int
 ) -> str | None:
@@ -157,27 +178,3 @@ def _noise_per_episode_needs_one_environment(
         "environment would resample the noise of all others within their episodes; set num_envs=1, "
         "or exploration.redraw=action or update"
     )
-
-
-_RULES: Final[tuple[tuple[tuple[str, ...], Callable[..., str | None]], ...]] = (
-    (("agent", "exploration.kind"), _exploration_is_the_agents),
-    (("agent", "network.dueling"), _head_is_the_agents),
-    (("agent", "network.atoms"), _distributions_are_the_agents),
-    (("network.v_min", "network.v_max"), _the_range_is_not_empty),
-    (("network.atoms", "learning.loss"), _distributions_have_the_cross_entropy),
-    (("agent", "exploration.noise"), _noise_is_the_agents),
-    (("exploration.noise", "exploration.f"), _f_shapes_factorised_noise),
-    (("agent", "noisy_lstm", "recurrent"), _a_noisy_lstm_needs_an_lstm_and_noise),
-    (("agent", "compute"), _only_value_agents_compile),
-    (("replay.capacity_steps", "learning.batch_size"), _replay_holds_a_batch),
-    (("learning.starts_steps", "replay.capacity_steps"), _learning_starts_within_capacity),
-    (("learning.starts_steps", "learning.batch_size"), _learning_starts_with_a_batch),
-    (
-        ("learning.starts_steps", "num_envs", "learning.n_step"),
-        _learning_starts_with_n_step_returns,
-    ),
-    (
-        ("exploration.redraw", "exploration.used_in", "num_envs"),
-        _noise_per_episode_needs_one_environment,
-    ),
-)

@@ -16,33 +16,18 @@ from noisynet.config.sections import Section
 
 @dataclass(frozen=True)
 class Setting:
-    """A setting of a run.
-
-    Attributes:
-        key: dotted, as after `--set`.
-        value: as after `--set`.
-        source: "command", "agent", "preset <name>", "paper" (a default that `paper.py` states with
-            its source) or "default" (our own choice).
-        meaning: one sentence.
-    """
+    """A setting of a run; key and value as after `--set`."""
 
     key: str
     value: str
     source: str
+    """ "command", "agent", "preset <name>", "paper" (a default that `paper.py` states with its
+    source) or "default" (our own choice)."""
     meaning: str
 
 
 def describe_settings(agent: str, environment: str, *, preset: str | None = None) -> list[Setting]:
-    """The settings of an agent in an environment, as a run without `--set` has them.
-
-    Args:
-        agent: one of `AGENTS`.
-        environment: such as "atari/pong".
-        preset: one of `PRESETS`; None for that of the environment's family.
-
-    Raises:
-        ConfigError: lists every error.
-    """
+    """The settings of a run without `--set`; arguments and errors are those of `build_config`."""
     config = build_config(agent, environment, preset=preset)
     sources = setting_sources(agent, environment, preset)
     described = _fields(type(config))

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, NamedTuple, Self, get_args
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from noisynet import paper
-from noisynet.config.torso import Torso
+from noisynet.envs.names import suggestion
 
 Count = Annotated[int, Field(gt=0)]
 Probability = Annotated[float, Field(ge=0, le=1)]
@@ -48,12 +48,12 @@ class EpsilonGreedy(Section):
     """ε in evaluations."""
 
 
-class NoisyWeights(Section):
-    """Explore by noise on the weights of the fully connected layers (section 3.1)."""
+class NoisySection(Section):
+    """Noise on the weights of fully connected layers."""
 
     kind: Literal["noisy-weights"] = "noisy-weights"
-    noise: Literal["factorised", "independent"] = "factorised"
-    """The kind of noise; the paper's value agents use factorised noise."""
+    noise: Literal["factorised", "independent"]
+    """The kind of noise."""
     sigma0: Annotated[float, Field(ge=0)] | None = None
     """Initial σ = sigma0/√inputs (factorised) or sigma0 (independent); None for the paper's."""
     distribution: Distribution = "gaussian"
@@ -61,57 +61,6 @@ class NoisyWeights(Section):
     restriction (section 1)."""
     f: NoiseFunction = "signed_sqrt"
     """Shapes factorised noise: the paper's sgn(x)√|x|, or x itself."""
-    redraw: Literal["action", "update", "episode"] = "action"
-    """When acting noise is resampled; Algorithm 1 does so at every action. `episode` expects one
-    environment."""
-    warm_up: Literal["noisy", "uniform"] | None = None
-    """How to act before learning starts. None: noisily, but uniformly if sigma0 is at most a fifth
-    of the paper's, because such an agent almost always repeats one action."""
-    used_in: UsedIn = "acting and learning"
-    """Where noise is used. The other two are controls: with `acting`, σ has no gradient and stays
-    frozen; with `learning`, the agent acts on mean weights."""
-    learn_sigma: bool = True
-    """Whether σ is trained; false is the control with noise everywhere and σ frozen."""
-    evaluation: Literal["on", "off"] | None = None
-    """Which evaluation gives the run's score; both are always measured. None: on, but off with
-    used_in=learning, where the agent never acts noisily."""
-
-    @model_validator(mode="after")
-    def _fill_in(self) -> Self:
-        default = default_sigma0(self.noise)
-        sigma0 = default if self.sigma0 is None else self.sigma0
-        object.__setattr__(self, "sigma0", sigma0)
-        if self.warm_up is None:
-            object.__setattr__(self, "warm_up", "uniform" if sigma0 <= default / 5 else "noisy")
-        if self.evaluation is None:
-            object.__setattr__(self, "evaluation", default_evaluation(self.used_in))
-        return self
-
-
-class EntropyBonus(Section):
-    """Explore by sampling from the policy, with an entropy bonus in the loss (Eq. 6)."""
-
-    kind: Literal["entropy-bonus"] = "entropy-bonus"
-    beta: Annotated[float, Field(ge=0)] = paper.A3C_ENTROPY_WEIGHT
-    """β of Eq. 6; 0 is the control without a bonus."""
-
-
-class NoisyRollouts(Section):
-    """Explore by noise on the weights, one sample per roll-out (Algorithm 2); no entropy bonus."""
-
-    kind: Literal["noisy-weights"] = "noisy-weights"
-    noise: Literal["factorised", "independent"] = "independent"
-    """The kind of noise; the paper's A3C uses independent noise, in Table 2 also factorised."""
-    sigma0: Annotated[float, Field(ge=0)] | None = None
-    """Initial σ = sigma0/√inputs (factorised) or sigma0 (independent); None for the paper's."""
-    distribution: Distribution = "gaussian"
-    """Of ε, with mean 0 and variance 1. The paper has the Gaussian, and calls it no
-    restriction (section 1)."""
-    f: NoiseFunction = "signed_sqrt"
-    """Shapes factorised noise: the paper's sgn(x)√|x|, or x itself."""
-    layers: Literal["all", "heads"] = "all"
-    """Which layers are noisy: all fully connected layers (section 3.1), or the policy and value
-    heads only (appendix A)."""
     used_in: UsedIn = "acting and learning"
     """Where noise is used. The other two are controls: with `acting`, the loss has mean weights, so
     that σ has no gradient and stays frozen; with `learning`, the agent acts on mean weights."""
@@ -126,18 +75,53 @@ class NoisyRollouts(Section):
         if self.sigma0 is None:
             object.__setattr__(self, "sigma0", default_sigma0(self.noise))
         if self.evaluation is None:
-            object.__setattr__(self, "evaluation", default_evaluation(self.used_in))
+            evaluation = "off" if self.used_in == "learning" else "on"
+            object.__setattr__(self, "evaluation", evaluation)
         return self
+
+
+class NoisyWeights(NoisySection):
+    """Explore by noise on the weights of the fully connected layers (section 3.1)."""
+
+    noise: Literal["factorised", "independent"] = "factorised"
+    """The kind of noise; the paper's value agents use factorised noise."""
+    redraw: Literal["action", "update", "episode"] = "action"
+    """When acting noise is resampled; Algorithm 1 does so at every action. `episode` expects one
+    environment."""
+    warm_up: Literal["noisy", "uniform"] | None = None
+    """How to act before learning starts. None: noisily, but uniformly if sigma0 is at most a fifth
+    of the paper's, because such an agent almost always repeats one action."""
+
+    @model_validator(mode="after")
+    def _choose_warm_up(self) -> Self:
+        if self.warm_up is None:
+            assert self.sigma0 is not None
+            small = self.sigma0 <= default_sigma0(self.noise) / 5
+            object.__setattr__(self, "warm_up", "uniform" if small else "noisy")
+        return self
+
+
+class NoisyRollouts(NoisySection):
+    """Explore by noise on the weights, one sample per roll-out (Algorithm 2); no entropy bonus."""
+
+    noise: Literal["factorised", "independent"] = "independent"
+    """The kind of noise; the paper's A3C uses independent noise, in Table 2 also factorised."""
+    layers: Literal["all", "heads"] = "all"
+    """Which layers are noisy: all fully connected layers (section 3.1), or the policy and value
+    heads only (appendix A)."""
+
+
+class EntropyBonus(Section):
+    """Explore by sampling from the policy, with an entropy bonus in the loss (Eq. 6)."""
+
+    kind: Literal["entropy-bonus"] = "entropy-bonus"
+    beta: Annotated[float, Field(ge=0)] = paper.A3C_ENTROPY_WEIGHT
+    """β of Eq. 6; 0 is the control without a bonus."""
 
 
 def default_sigma0(noise: str) -> float:
     """The paper's σ0 for a kind of noise (section 3.2)."""
     return paper.SIGMA0_FACTORISED if noise == "factorised" else paper.SIGMA0_INDEPENDENT
-
-
-def default_evaluation(used_in: UsedIn) -> Literal["on", "off"]:
-    """Whether the score is that with noise: not if the agent never acts noisily."""
-    return "off" if used_in == "learning" else "on"
 
 
 # --- optimisers ----------------------------------------------------------------------------------
@@ -180,6 +164,49 @@ class SharedRMSProp(Section):
 
 
 # --- networks ------------------------------------------------------------------------------------
+
+TorsoName = Literal["auto", "nature", "a3c", "minatar", "flat"]
+
+
+class Convolution(NamedTuple):
+    """One convolution, followed by a ReLU."""
+
+    filters: int
+    kernel: int
+    stride: int
+    padding: int
+
+
+def _checked(value: Any) -> Any:
+    """A name, or a tuple of convolutions."""
+    if isinstance(value, str):
+        if value in get_args(TorsoName):
+            return value
+        hint = suggestion(value, get_args(TorsoName))
+        raise ValueError(f"expected {_EXPECTED}, got {value!r}.{hint}")
+    if not isinstance(value, list | tuple) or not value:
+        raise ValueError(f"expected {_EXPECTED}, got {value!r}")
+    return tuple(_checked_convolution(layer) for layer in value)
+
+
+def _checked_convolution(layer: Any) -> Convolution:
+    if not isinstance(layer, list | tuple) or len(layer) != len(Convolution._fields):
+        raise ValueError(f"expected a convolution as {_LAYER}, got {layer!r}")
+    for name, number in zip(Convolution._fields, layer, strict=True):
+        least = 0 if name == "padding" else 1
+        if type(number) is not int or number < least:
+            raise ValueError(
+                f"expected the {name} of a convolution to be an integer of at least {least}, "
+                f"got {number!r} in {list(layer)}"
+            )
+    return Convolution(*layer)
+
+
+_LAYER = f"[{', '.join(Convolution._fields)}]"
+_EXPECTED = f"{', '.join(get_args(TorsoName))} or a list of convolutions {_LAYER}"
+
+Torso = Annotated[TorsoName | tuple[Convolution, ...], BeforeValidator(_checked)]
+"""What `network.torso` accepts, for example "nature" or [[16, 8, 4, 0], [32, 4, 2, 1]]."""
 
 
 class Network(Section):

@@ -12,7 +12,6 @@ import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from types import TracebackType
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -101,11 +100,7 @@ class Environment(ABC):
         return frames
 
     def send(self, actions: NDArray[np.int64]) -> None:
-        """Begin one step of all environments; emulators run in the background until `recv`.
-
-        Args:
-            actions: [N] integers in 0, …, num_actions − 1.
-        """
+        """Begin one step with actions [N]; emulators run in the background until `recv`."""
         self._check_idle("send")
         checked = self._check_actions(actions)
         if not self._running.all():
@@ -151,12 +146,7 @@ class Environment(ABC):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
     @abstractmethod
@@ -234,16 +224,13 @@ def repeats_episodes(environment: Environment, steps: int = 8) -> bool:
 
 
 def episode_seed(run_seed: int, role: str, environment: int, episode: int) -> int:
-    """Return the seed of one episode, the same on every machine.
+    """Return the seed of one episode, in 0, …, 2³¹ − 1 and the same on every machine.
 
     Args:
         run_seed: the seed of the whole run.
         role: "train" or "eval", so that evaluation never repeats a training episode.
         environment: the index of the environment.
         episode: the number of episodes that this environment started before in this role.
-
-    Returns:
-        An integer in 0, …, 2³¹ − 1.
     """
     if role not in ("train", "eval"):
         raise ValueError(f"expected the role 'train' or 'eval', got {role!r}")

@@ -55,14 +55,7 @@ CHANNEL_COLOURS: Final[dict[str, Colour]] = {
 
 
 def render_cells(layers: Sequence[tuple[NDArray[np.bool_], Colour]]) -> NDArray[np.uint8]:
-    """Render layers of cells over each other, the first at the bottom.
-
-    Args:
-        layers: at least one pair of a mask [H, W] and its colour.
-
-    Returns:
-        uint8 [H·16, W·16, 3].
-    """
+    """Render masks [H, W] in their colours, the first at the bottom: uint8 [H·16, W·16, 3]."""
     cells = np.empty((*layers[0][0].shape, 3), dtype=np.uint8)
     cells[:] = BACKGROUND
     for mask, colour in layers:

@@ -3,25 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias, final
+from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from noisynet.envs.action_names import gymnasium_action_names
 from noisynet.envs.environment import Environment, EnvironmentSpec, Step, check_count
-from noisynet.envs.gym_games import GameMaker, GameOptions, game_maker
-from noisynet.envs.observations import frame_rule
+from noisynet.envs.gym_games import GameMaker, find_source
+from noisynet.envs.parallel_games import ParallelGames, Results
 from noisynet.envs.shared_object import SharedObject
 from noisynet.envs.sources import check_single, is_object
-from noisynet.extras import import_extra
+from noisynet.extras import extra
+
+with extra("gym"):
+    from gymnasium.error import DependencyNotInstalled
 
 if TYPE_CHECKING:
-    from noisynet.envs.parallel_games import ParallelGames
     from noisynet.envs.sources import EnvironmentLike
-
-Results: TypeAlias = tuple[NDArray[Any], NDArray[np.float64], NDArray[np.bool_], NDArray[np.bool_]]
-"""Frames, rewards, terminated and truncated, [N, …] each."""
 
 
 @final
@@ -60,53 +59,50 @@ class GymEnvironment(Environment):
         check_single(environment, num_envs)
         if max_episode_frames is not None:
             check_count("max_episode_frames", max_episode_frames, at_least=1)
-        options = GameOptions(
+        name, source = find_source(environment)
+        maker = GameMaker(
+            name,
+            source,
             colour=colour,
             max_episode_frames=max_episode_frames,
             arguments=dict(arguments or {}),
             resize=_height_and_width(resize),
             greyscale=greyscale,
         )
-        maker = game_maker(environment, options)
         self._parallel: ParallelGames | None = None
-        self._games: list[Any] = []
+        self._games: list[Any] = []  # Frames, or a SharedObject
         try:
-            spec = self._make_games(maker, num_envs, frame_stack, parallel=parallel)
+            spec = self._make_games(maker, num_envs, frame_stack, parallel and num_envs > 1)
         except BaseException:
             if not is_object(environment):
                 self._close()
             raise
         if is_object(environment):
-            self._games = [SharedObject(maker.name, self._games[0], self._rule.encode)]
+            self._games = [SharedObject(name, *self._games)]
         super().__init__(spec, num_envs)
 
     def _make_games(
-        self, maker: GameMaker, num_envs: int, frame_stack: int, *, parallel: bool
+        self, maker: GameMaker, num_envs: int, frame_stack: int, parallel: bool
     ) -> EnvironmentSpec:
-        in_processes = parallel and num_envs > 1
-        while len(self._games) < (1 if in_processes else num_envs):
+        while len(self._games) < (1 if parallel else num_envs):
             self._games.append(maker())
-        game = self._games[0]
         if len({id(game.unwrapped) for game in self._games}) < len(self._games):
             raise ValueError(
                 f"expected {maker.name} to make a new environment at each call, got the same one "
                 "twice"
             )
-        num_actions, self._first_action = _discrete_actions(maker.name, game.action_space)
-        self._rule = frame_rule(maker.name, game.observation_space)
+        game = self._games[0]
         spec = EnvironmentSpec(
             name=maker.name,
-            num_actions=num_actions,
-            frame_shape=self._rule.shape,
-            frame_dtype=self._rule.dtype,
+            num_actions=int(game.action_space.n),
+            frame_shape=game.rule.shape,
+            frame_dtype=game.rule.dtype,
             stack=check_count("frame_stack", frame_stack, at_least=1),
             frames_per_step=1,
-            pixel_scale=self._rule.pixel_scale,
-            action_names=gymnasium_action_names(game, num_actions),
+            pixel_scale=game.rule.pixel_scale,
+            action_names=gymnasium_action_names(game, int(game.action_space.n)),
         )
-        if in_processes:
-            from noisynet.envs.parallel_games import ParallelGames
-
+        if parallel:
             self._games.pop().close()
             self._parallel = ParallelGames(maker, num_envs)
         return spec
@@ -117,8 +113,7 @@ class GymEnvironment(Environment):
         frames = self._no_frames()
         for index, seed in enumerate(seeds):
             if seed is not None:
-                observation, _ = self._games[index].reset(seed=seed)
-                frames[index] = self._rule.encode(observation)
+                frames[index], _ = self._games[index].reset(seed=seed)
         return frames
 
     def _send(self, actions: NDArray[np.int64]) -> None:
@@ -132,8 +127,8 @@ class GymEnvironment(Environment):
             wrong = int(np.flatnonzero(~np.isfinite(reward))[0])
             raise ValueError(
                 f"expected a finite reward from {self.spec.name}, got {reward[wrong]} after "
-                f"action {actions[wrong] + self._first_action}; fix the environment, or wrap it so "
-                "that rewards are finite"
+                f"action {actions[wrong]}; fix the environment, or wrap it so that rewards are "
+                "finite"
             )
         return Step(frames, reward, terminated, truncated & ~terminated, np.zeros_like(terminated))
 
@@ -143,19 +138,17 @@ class GymEnvironment(Environment):
         terminated = np.zeros(self.num_envs, dtype=np.bool_)
         truncated = np.zeros(self.num_envs, dtype=np.bool_)
         for index, game in enumerate(self._games):
-            result = game.step(int(actions[index]) + self._first_action)
-            observation, reward[index], terminated[index], truncated[index], _ = result
-            frames[index] = self._rule.encode(observation)
+            result = game.step(int(actions[index]))
+            frames[index], reward[index], terminated[index], truncated[index], _ = result
         return frames, reward, terminated, truncated
 
     def _screen(self, index: int) -> NDArray[np.uint8]:
-        missing = import_extra("gymnasium", "gym").error.DependencyNotInstalled
         if self._parallel is None and self._games[index].render_mode != "rgb_array":
             raise RuntimeError(f"{self.spec.name} has no screens: make it with colour=True")
         try:
             games = self._parallel
             screen = self._games[index].render() if games is None else games.render(index)
-        except missing as error:
+        except DependencyNotInstalled as error:
             raise ImportError(f"{self.spec.name} cannot render its screen: {error}") from error
         return np.array(screen, dtype=np.uint8)
 
@@ -174,14 +167,3 @@ def _height_and_width(resize: int | Sequence[int] | None) -> tuple[int, int] | N
         raise ValueError(f"expected resize as one side or [height, width], got {resize!r}")
     height, width = (check_count("resize", side, at_least=1) for side in sides)
     return height, width
-
-
-def _discrete_actions(name: str, space: Any) -> tuple[int, int]:
-    """Return the number of actions and the first of them."""
-    if not isinstance(space, import_extra("gymnasium", "gym").spaces.Discrete):
-        raise ValueError(
-            f"expected {name} to have Discrete actions, got {space}. For other actions, such as "
-            "continuous ones, use Stable-Baselines3's PPO or A2C with the NoisyNet policy of "
-            "noisynet.integrations.sb3, or wrap the environment so that its actions are Discrete"
-        )
-    return int(space.n), int(space.start)

@@ -6,60 +6,60 @@ import difflib
 import importlib
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from noisynet.envs.names import name_of_gymnasium_id, suggestion
-from noisynet.envs.observations import prepare_images
+from noisynet.envs.observations import Frames, Game, prepare_images
 from noisynet.envs.sources import call_function, is_object, source_name
-from noisynet.extras import import_extra
+from noisynet.extras import extra
+
+with extra("gym"):
+    import gymnasium
+    from gymnasium.envs.registration import find_highest_version, parse_env_id
 
 if TYPE_CHECKING:
     from noisynet.envs.sources import EnvironmentLike
 
 
 @dataclass(frozen=True)
-class GameOptions:
-    """How one environment is made; see `GymEnvironment`."""
-
-    colour: bool = False
-    max_episode_frames: int | None = None
-    arguments: Mapping[str, Any] = field(default_factory=dict)
-    resize: tuple[int, int] | None = None
-    greyscale: bool = False
-
-
-@dataclass(frozen=True)
 class GameMaker:
-    """Makes equal environments, also in other processes.
+    """Makes equal games, also in other processes.
 
     Attributes:
         name: of the environment, such as "gym/CartPole-v1".
         source: an object, a function, or the specification that an id is registered with.
-        options: how they are made.
     """
 
     name: str
     source: Any
-    options: GameOptions
+    colour: bool
+    max_episode_frames: int | None
+    arguments: Mapping[str, Any]
+    resize: tuple[int, int] | None
+    greyscale: bool
 
-    def __call__(self) -> Any:
-        """Make one environment."""
-        options, wrappers = self.options, import_extra("gymnasium.wrappers", "gym")
-        if self.name.startswith("gym/"):
-            game = self._make_registered()
-        else:
-            game = self._take_given()
-            if options.max_episode_frames is not None:
-                game = wrappers.TimeLimit(game, options.max_episode_frames)
-        return prepare_images(self.name, game, resize=options.resize, greyscale=options.greyscale)
+    def __call__(self) -> Frames:
+        """Make one game."""
+        made = self.make()
+        try:
+            game = prepare_images(self.name, made, resize=self.resize, greyscale=self.greyscale)
+            return Frames(self.name, game)
+        except Exception:
+            if not isinstance(self.source, gymnasium.Env):
+                made.close()
+            raise
 
-    def _make_registered(self) -> Any:
-        gymnasium, given = import_extra("gymnasium", "gym"), dict(self.options.arguments)
-        if self.options.max_episode_frames is not None:
-            given["max_episode_steps"] = self.options.max_episode_frames
-        if self.options.colour:
+    def make(self) -> Game:
+        """Make one environment with its own observations."""
+        return self._make_registered() if self.name.startswith("gym/") else self._take_given()
+
+    def _make_registered(self) -> Game:
+        given = dict(self.arguments)
+        if self.max_episode_frames is not None:
+            given["max_episode_steps"] = self.max_episode_frames
+        if self.colour:
             given["render_mode"] = "rgb_array"
         try:
             # Spaces are checked here; Gymnasium's checker would check every step.
@@ -69,55 +69,50 @@ class GameMaker:
         except gymnasium.error.Error as error:
             raise ValueError(f"{self.name} cannot be made: {error}") from error
 
-    def _take_given(self) -> Any:
-        if self.options.arguments:
+    def _take_given(self) -> Game:
+        if self.arguments:
             raise ValueError(
                 f"environment_options.arguments are for gym/<id>, got {self.name}: give them to "
                 "the environment, or to the function that makes it"
             )
-        game, colour = self.source, self.options.colour
+        game = self.source
         if not is_object(game):
-            game = call_function(game, colour=colour)
-            if not isinstance(game, import_extra("gymnasium", "gym").Env):
+            game = call_function(game, colour=self.colour)
+            if not isinstance(game, gymnasium.Env):
                 raise ValueError(f"expected {self.name} to return a gymnasium.Env, got {game!r}")
-        if colour and game.render_mode != "rgb_array":
+        if self.colour and game.render_mode != "rgb_array":
             raise ValueError(
                 f'expected {self.name} with render_mode="rgb_array" to show its screen, got '
                 f"{game.render_mode!r}: make it with that mode, or pass a function with a "
                 "parameter render_mode"
             )
-        return game
+        limit = self.max_episode_frames
+        return game if limit is None else gymnasium.wrappers.TimeLimit(game, limit)
 
 
-def game_maker(environment: EnvironmentLike, options: GameOptions) -> GameMaker:
-    """Return what makes the environments.
-
-    Args:
-        environment: a Gymnasium id such as "CartPole-v1" or "my_module:MyEnv-v0", an object, or a
-            function.
-        options: how they are made.
+def find_source(environment: EnvironmentLike) -> tuple[str, Any]:
+    """Return the name of an environment and what makes it, as `GameMaker` has them.
 
     Raises:
         ValueError: the id is not registered; the message suggests the nearest one.
-        ImportError: Gymnasium, or the module of the id, cannot be imported.
+        ImportError: the module of the id cannot be imported.
     """
-    gymnasium: Any = import_extra("gymnasium", "gym")
     if not isinstance(environment, str):
-        return GameMaker(source_name(environment), environment, options)
+        return source_name(environment), environment
     registered_id = import_module_of(environment)
     try:
-        spec = gymnasium.spec(registered_id)
+        # The specification, not the id: another process may not have registered it.
+        return f"gym/{environment}", gymnasium.spec(registered_id)
     except gymnasium.error.Error as error:
         other = name_of_gymnasium_id(environment)
-        near = suggestion(registered_id, gymnasium.registry)
+        module = environment.removesuffix(registered_id)  # with its colon
+        near = suggestion(registered_id, gymnasium.registry).replace("'", f"'gym/{module}", 1)
         if other is not None and not other.startswith("gym/"):
             near = f" Did you mean {other!r}?"
         raise ValueError(
             f"expected gym/<id> with a registered Gymnasium id, got {environment!r} ({error})."
             + near
         ) from error
-    # The specification, not the id: another process may not have registered it.
-    return GameMaker(f"gym/{environment}", spec, options)
 
 
 def import_module_of(environment_id: str) -> str:
@@ -157,13 +152,11 @@ def import_module_of(environment_id: str) -> str:
 
 def latest_version(environment_id: str) -> str:
     """The id with the highest registered version, if it has none: "CartPole" is "CartPole-v1"."""
-    registration: Any = import_extra("gymnasium.envs.registration", "gym")
-    registered_id = import_module_of(environment_id)
     try:
-        namespace, name, version = registration.parse_env_id(registered_id)
-    except registration.error.Error:  # malformed, which making it will report
+        namespace, name, version = parse_env_id(import_module_of(environment_id))
+    except gymnasium.error.Error:  # malformed, which making it will report
         return environment_id
-    highest = registration.find_highest_version(namespace, name)
+    highest = find_highest_version(namespace, name)
     if version is not None or highest is None:
         return environment_id
     return f"{environment_id}-v{highest}"
@@ -171,7 +164,6 @@ def latest_version(environment_id: str) -> str:
 
 def nearest_id(word: str) -> str | None:
     """The registered id nearest to a word without a version: "cartpole" is "CartPole-v1"."""
-    gymnasium: Any = import_extra("gymnasium", "gym")
     versions = {spec.name.lower(): spec.name for spec in gymnasium.registry.values()}
     near = difflib.get_close_matches(word.lower(), versions, n=1, cutoff=0.8)
     return latest_version(versions[near[0]]) if near else None

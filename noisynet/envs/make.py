@@ -7,16 +7,11 @@ quickly.
 from __future__ import annotations
 
 import difflib
+import importlib
 import re
 from typing import TYPE_CHECKING, Any
 
-from noisynet.envs.names import (
-    FAMILIES,
-    family_of,
-    name_of_gymnasium_id,
-    snake_case,
-    suggestion,
-)
+from noisynet.envs.names import FAMILIES, family_of, name_of_gymnasium_id, snake_case, suggestion
 from noisynet.envs.sources import check_not_importing_main, source_name
 
 if TYPE_CHECKING:
@@ -25,18 +20,18 @@ if TYPE_CHECKING:
 
 _FORMS = "atari/<rom>, minatar/<game>, deep_sea/<n> or gym/<id>"
 _GIVEN_IN_PYTHON = {"object": "an object", "function": "a function that makes it"}
+_CLASSES = {
+    "atari": "AtariEnvironment",
+    "minatar": "MinAtarEnvironment",
+    "deep_sea": "DeepSeaEnvironment",
+}
 _GAMES = {name: family.games for name, family in FAMILIES.items() if family.games is not None}
 
 
 def parse_environment(name: str) -> tuple[str, str]:
-    """Split and check the name of an environment.
+    """Check the name of an environment; return family and game, such as ("atari", "pong").
 
-    Args:
-        name: "atari/<rom>", "minatar/<game>", "deep_sea/<n>" or "gym/<id>".
-
-    Returns:
-        Family and game, such as ("atari", "pong"). Gymnasium ids are checked when the environment
-        is made.
+    Gymnasium ids are checked when the environment is made.
 
     Raises:
         ValueError: the name is unknown; the message suggests the nearest one.
@@ -76,11 +71,7 @@ def resolve_environment(name: str) -> str:
 
 
 def environment_name(environment: EnvironmentLike) -> str:
-    """Return the name that a run stores of what it plays.
-
-    Args:
-        environment: a name; an environment object, which is "object/<class>"; or a function that
-            makes one, which is "function/<name>".
+    """Return the name that a run stores: the given one, "object/<class>" or "function/<name>".
 
     Raises:
         ValueError: the name is unknown, or it is none of the three.
@@ -99,7 +90,7 @@ def make_environment(
         environment: a name (see `parse_environment`), a Gymnasium environment, or a function that
             makes one. An object is one environment only, and stays open when the vector is closed;
             several vectors can use it in turns.
-        num_envs: the number of environments.
+        num_envs: N.
         **options: keyword arguments of the family's class: `AtariEnvironment`,
             `MinAtarEnvironment`, `DeepSeaEnvironment` or `GymEnvironment`.
 
@@ -114,7 +105,8 @@ def make_environment(
             f"expected the environment of {environment} itself: it was given to the run in Python, "
             f"as {_GIVEN_IN_PYTHON[family]}, and must be given again"
         )
-    kind = _environment_class(family)
+    package = importlib.import_module("noisynet.envs")  # imports the class of one family
+    kind: Any = getattr(package, _CLASSES.get(family, "GymEnvironment"))
     known = list(kind.__init__.__kwdefaults__)  # options are keyword-only and have defaults
     for option in options:
         if option not in known:
@@ -134,24 +126,6 @@ def screen_options(name: str) -> dict[str, Any]:
     """
     parse_environment(name)
     return {"colour": True} if family_of(name).has_colour else {}
-
-
-def _environment_class(family: str) -> Any:
-    if family == "atari":
-        from noisynet.envs.atari import AtariEnvironment
-
-        return AtariEnvironment
-    if family == "minatar":
-        from noisynet.envs.minatar import MinAtarEnvironment
-
-        return MinAtarEnvironment
-    if family == "deep_sea":
-        from noisynet.envs.deep_sea import DeepSeaEnvironment
-
-        return DeepSeaEnvironment
-    from noisynet.envs.gym import GymEnvironment
-
-    return GymEnvironment
 
 
 def _nearest(name: str) -> str:

@@ -1,8 +1,7 @@
 """How observations of Gymnasium's spaces become frames.
 
-Images stay images, channels first, in bytes where they are bytes. Discrete states become one-hot
-vectors. Every other space becomes a flat float32 vector, by Gymnasium's own flattening where it is
-composed of several.
+Images stay images, channels first, in bytes where they are bytes. Every other space becomes a flat
+float32 vector by Gymnasium's own flattening, in which discrete states are one-hot.
 """
 
 from __future__ import annotations
@@ -13,12 +12,16 @@ from typing import Any, Final, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from noisynet.extras import import_extra
+from noisynet.extras import extra, import_extra
 
-Encode: TypeAlias = Callable[[Any], NDArray[Any]]
+with extra("gym"):
+    import gymnasium
+    from gymnasium import spaces, wrappers
 
 SMALLEST_IMAGE: Final = 8
 """A box of numbers other than bytes is an image from this height and width on."""
+
+Game: TypeAlias = gymnasium.Env[Any, Any]
 
 
 class FrameRule(NamedTuple):
@@ -26,31 +29,69 @@ class FrameRule(NamedTuple):
 
     shape: tuple[int, ...]
     dtype: str
-    encode: Encode
+    encode: Callable[[Any], NDArray[Any]]
     pixel_scale: float = 1.0
 
 
-def frame_rule(name: str, space: Any) -> FrameRule:
+class Frames(gymnasium.Wrapper[Any, Any, Any, Any]):
+    """A game that observes frames and takes actions from 0 on.
+
+    Attributes:
+        rule: how observations become frames.
+        first_action: the environment's own number of action 0.
+
+    Raises:
+        ValueError: no rule fits the observations, or the actions are not Discrete.
+    """
+
+    def __init__(self, name: str, game: Game) -> None:
+        super().__init__(game)
+        actions = game.action_space
+        if not isinstance(actions, spaces.Discrete):
+            raise ValueError(
+                f"expected {name} to have Discrete actions, got {actions}. For other actions, such "
+                "as continuous ones, use Stable-Baselines3 with the NoisyNet policies of "
+                "noisynet.integrations.sb3 (PPO, A2C, TRPO, DDPG, TD3), or wrap the environment so "
+                "that its actions are Discrete"
+            )
+        self.rule = frame_rule(name, game.observation_space)
+        low, high = (0, 255) if self.rule.dtype == "uint8" else (-np.inf, np.inf)
+        dtype: Any = np.dtype(self.rule.dtype)
+        self.observation_space = spaces.Box(low, high, self.rule.shape, dtype)
+        self.action_space = spaces.Discrete(int(actions.n))
+        self._encode, self.first_action = self.rule.encode, int(actions.start)
+
+    def reset(
+        self,
+        *,
+        seed: int | None = None,
+        options: dict[str, Any] | None = None,  # noqa: ARG002 — those of Gymnasium's vectors
+    ) -> tuple[Any, dict[str, Any]]:
+        """Begin an episode."""
+        return self._encode(self.env.reset(seed=seed)[0]), {}
+
+    def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
+        """Take an action."""
+        result = self.env.step(int(action) + self.first_action)
+        observation, reward, terminated, truncated, _ = result
+        return self._encode(observation), float(reward), terminated, truncated, {}
+
+
+def frame_rule(name: str, space: spaces.Space[Any]) -> FrameRule:
     """Return how observations of `space` become frames.
 
     Raises:
         ValueError: if no rule fits, naming `name` and the space.
     """
-    spaces = import_extra("gymnasium", "gym").spaces
-    if isinstance(space, spaces.Discrete):
-        return _one_hot_rule(int(space.n), int(space.start))
-    if isinstance(space, spaces.Box):
-        if _is_image(space):
-            return _image_rule(space)
-        if space.dtype != np.uint8 or len(space.shape) < 2:
-            return _flat_rule(int(np.prod(space.shape)))
-    else:
-        try:
-            size = int(spaces.flatdim(space))
-        except (ValueError, NotImplementedError):  # of any length, or not Gymnasium's
-            size = 0
-        if size:
-            return _flattened_rule(space, size)
+    is_box = isinstance(space, spaces.Box)
+    if is_box and _is_image(space):
+        return _image_rule(space)
+    try:
+        size = spaces.flatdim(space)
+    except (ValueError, NotImplementedError):  # of any length, or not Gymnasium's
+        size = 0
+    if size and not (is_box and space.dtype == np.uint8 and len(space.shape or ()) > 1):
+        return _flat_rule(space, size)
     raise ValueError(
         f"expected {name} to observe a Box of numbers, a byte image of two or three axes, a "
         f"Discrete state, or a Dict, Tuple, MultiBinary or MultiDiscrete of fixed size, got "
@@ -93,40 +134,22 @@ def _image_rule(space: Any) -> FrameRule:
     fits_bytes = np.issubdtype(space.dtype, np.integer) and low >= 0 and high <= 255
     dtype = np.dtype(np.uint8 if fits_bytes else np.float32)
     scale = 1 / 255 if high == 255 else 1.0
-
-    def encode(observation: Any) -> NDArray[Any]:
-        return np.asarray(observation, dtype)
-
-    def encode_channels_first(observation: Any) -> NDArray[Any]:
-        return np.asarray(observation, dtype).transpose(2, 0, 1)
-
     if _has_channels_last(space.shape):
-        shape = _channels_height_width(space.shape)
-        return FrameRule(shape, dtype.name, encode_channels_first, scale)
-    return FrameRule(space.shape, dtype.name, encode, scale)
+        return FrameRule(
+            _channels_height_width(space.shape),
+            dtype.name,
+            lambda observation: np.asarray(observation, dtype).transpose(2, 0, 1),
+            scale,
+        )
+    return FrameRule(space.shape, dtype.name, lambda image: np.asarray(image, dtype), scale)
 
 
-def _one_hot_rule(count: int, first: int) -> FrameRule:
-    def encode(observation: Any) -> NDArray[Any]:
-        frame = np.zeros(count, dtype=np.float32)
-        frame[int(observation) - first] = 1.0
-        return frame
-
-    return FrameRule((count,), "float32", encode)
-
-
-def _flat_rule(size: int) -> FrameRule:
-    def encode(observation: Any) -> NDArray[Any]:
-        return np.asarray(observation, dtype=np.float32).reshape(size)
-
-    return FrameRule((size,), "float32", encode)
-
-
-def _flattened_rule(space: Any, size: int) -> FrameRule:
-    flatten: Any = import_extra("gymnasium", "gym").spaces.flatten
+def _flat_rule(space: spaces.Space[Any], size: int) -> FrameRule:
+    is_flat = isinstance(space, spaces.Box)
 
     def encode(observation: Any) -> NDArray[Any]:
-        return np.asarray(flatten(space, observation), dtype=np.float32).reshape(size)
+        flat: Any = observation if is_flat else spaces.flatten(space, observation)
+        return np.asarray(flat, dtype=np.float32).reshape(size)
 
     return FrameRule((size,), "float32", encode)
 
@@ -134,14 +157,10 @@ def _flattened_rule(space: Any, size: int) -> FrameRule:
 # --- images --------------------------------------------------------------------------------------
 
 
-def prepare_images(name: str, game: Any, *, resize: tuple[int, int] | None, greyscale: bool) -> Any:
-    """Wrap a game so that it observes images of another size, in grey.
-
-    Args:
-        name: of the environment, for errors.
-        game: the Gymnasium environment.
-        resize: the height and the width; None: as they are.
-        greyscale: whether colours become grey levels; grey images stay as they are.
+def prepare_images(
+    name: str, game: Game, *, resize: tuple[int, int] | None, greyscale: bool
+) -> Game:
+    """Wrap a game so that it observes images of another height and width, in grey.
 
     Raises:
         ValueError: the observations are not images of bytes.
@@ -149,13 +168,12 @@ def prepare_images(name: str, game: Any, *, resize: tuple[int, int] | None, grey
     """
     if resize is None and not greyscale:
         return game
-    gymnasium = import_extra("gymnasium", "gym")
     if resize is not None:
         import_extra("cv2", "gym")  # Gymnasium resizes with OpenCV
-    wrappers, space = gymnasium.wrappers, game.observation_space
-    shape = space.shape if isinstance(space, gymnasium.spaces.Box) else ()
+    space = game.observation_space
+    shape = space.shape if isinstance(space, spaces.Box) else ()
     if len(shape) == 3 and not _has_channels_last(shape):
-        game = _with_channels_last(game, wrappers)
+        game = _with_channels_last(game)
     is_grey = len(shape) == 2 or (len(shape) == 3 and _channels_height_width(shape)[0] == 1)
     try:
         if greyscale and not is_grey:
@@ -171,8 +189,8 @@ def prepare_images(name: str, game: Any, *, resize: tuple[int, int] | None, grey
     return game
 
 
-def _with_channels_last(game: Any, wrappers: Any) -> Any:
-    space = game.observation_space
+def _with_channels_last(game: Game) -> Game:
+    space: Any = game.observation_space
     low, high = space.low.transpose(1, 2, 0), space.high.transpose(1, 2, 0)
-    last = type(space)(low, high, dtype=space.dtype)
+    last = spaces.Box(low, high, dtype=space.dtype)
     return wrappers.TransformObservation(game, lambda image: image.transpose(1, 2, 0), last)

@@ -6,32 +6,29 @@ import multiprocessing
 import signal
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
-from typing import Any, final
+from functools import partial
+from typing import Any, TypeAlias, final
 
-import gymnasium
 import numpy as np
 from gymnasium.vector import AsyncVectorEnv, AutoresetMode
 from numpy.typing import NDArray
 
 from noisynet.envs.gym_games import GameMaker
-from noisynet.envs.observations import FrameRule, frame_rule
+from noisynet.envs.observations import Frames
+
+Results: TypeAlias = tuple[NDArray[Any], NDArray[np.float64], NDArray[np.bool_], NDArray[np.bool_]]
+"""Frames, rewards, terminated and truncated, [N, …] each."""
 
 
 @final
 class ParallelGames:
-    """N environments, each in a process of its own.
-
-    Args:
-        maker: makes one environment.
-        num_envs: N.
-    """
+    """N environments, each in a process of its own."""
 
     def __init__(self, maker: GameMaker, num_envs: int) -> None:
         self._name, self._is_stepping = maker.name, False
         with self._explained():
             self._vector = AsyncVectorEnv(
-                [_FrameMaker(maker)] * num_envs,
+                [partial(_make_in_process, maker)] * num_envs,
                 # Not forked: a copy of torch's threads can deadlock, one of the pipes keeps the
                 # processes alive when the run is killed.
                 context="spawn",
@@ -51,10 +48,8 @@ class ParallelGames:
             self._vector.step_async(actions)
             self._is_stepping = True
 
-    def recv(
-        self,
-    ) -> tuple[NDArray[Any], NDArray[np.float64], NDArray[np.bool_], NDArray[np.bool_]]:
-        """Return frames, rewards, terminated and truncated [N, …] of the step that was begun."""
+    def recv(self) -> Results:
+        """Return the results of the step that was begun."""
         self._is_stepping = False
         with self._explained():
             frames, rewards, terminated, truncated, _ = self._vector.step_wait()
@@ -87,42 +82,8 @@ class ParallelGames:
             ) from error
 
 
-@dataclass(frozen=True)
-class _FrameMaker:
-    """Makes the environment of one process."""
-
-    maker: GameMaker
-
-    def __call__(self) -> gymnasium.Env[Any, Any]:
-        if multiprocessing.parent_process() is not None:
-            # Ctrl-C reaches every process of the terminal; the run ends its environments itself.
-            signal.signal(signal.SIGINT, signal.SIG_IGN)
-        game = self.maker()
-        return _Frames(game, frame_rule(self.maker.name, game.observation_space))
-
-
-class _Frames(gymnasium.Wrapper[Any, Any, Any, Any]):
-    """Observes frames and takes actions from 0 on, so that all processes share plain arrays."""
-
-    def __init__(self, game: gymnasium.Env[Any, Any], rule: FrameRule) -> None:
-        super().__init__(game)
-        assert isinstance(game.action_space, gymnasium.spaces.Discrete)
-        low, high = (0, 255) if rule.dtype == "uint8" else (-np.inf, np.inf)
-        dtype: Any = np.dtype(rule.dtype)
-        self.observation_space = gymnasium.spaces.Box(low, high, rule.shape, dtype)
-        self.action_space = gymnasium.spaces.Discrete(int(game.action_space.n))
-        self._encode, self._first_action = rule.encode, int(game.action_space.start)
-
-    def reset(
-        self,
-        *,
-        seed: int | None = None,
-        options: dict[str, Any] | None = None,  # noqa: ARG002 — the vector environment's own
-    ) -> tuple[Any, dict[str, Any]]:
-        observation, _ = self.env.reset(seed=seed)
-        return self._encode(observation), {}
-
-    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
-        result = self.env.step(int(action) + self._first_action)
-        observation, reward, terminated, truncated, _ = result
-        return self._encode(observation), float(reward), bool(terminated), bool(truncated), {}
+def _make_in_process(maker: GameMaker) -> Frames:
+    if multiprocessing.parent_process() is not None:
+        # Ctrl-C reaches every process of the terminal; the run ends its environments itself.
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+    return maker()

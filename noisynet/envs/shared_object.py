@@ -9,72 +9,62 @@ from __future__ import annotations
 
 from typing import Any, Final, final
 
+import gymnasium
 import numpy as np
-from numpy.typing import NDArray
 
-from noisynet.envs.observations import Encode
+from noisynet.envs.observations import Frames
 
 _PLAYER: Final = "_noisynet_player"
 
 
 @final
-class SharedObject:
-    """One player's episodes on an environment object.
+class SharedObject(gymnasium.Wrapper[Any, Any, Any, Any]):
+    """One player's episodes on an environment object, possibly in wrappers of this player."""
 
-    Args:
-        name: of the environment, for errors.
-        game: the object, possibly in wrappers of this player.
-        encode: makes the frame of an observation.
-    """
-
-    def __init__(self, name: str, game: Any, encode: Encode) -> None:
-        self._name, self._game, self._encode = name, game, encode
+    def __init__(self, name: str, game: Frames) -> None:
+        super().__init__(game)
+        self._name = name
         self._token = object()
-        self._seed = 0
+        self._seed: int | None = None
         self._actions: list[int] = []
-        self._frame: NDArray[Any] | None = None
+        self._frame: Any = None
 
-    @property
-    def render_mode(self) -> str | None:
-        """The object's own."""
-        mode: str | None = self._game.render_mode
-        return mode
-
-    def reset(self, *, seed: int) -> tuple[Any, dict[str, Any]]:
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[Any, dict[str, Any]]:
         """Begin an episode."""
         # On the object itself, so that players know of each other however they were made.
-        setattr(self._game.unwrapped, _PLAYER, self._token)
+        setattr(self.unwrapped, _PLAYER, self._token)
         self._seed, self._actions = seed, []
-        observation, info = self._game.reset(seed=seed)
-        self._frame = np.array(self._encode(observation))
-        return observation, info
+        frame, info = self.env.reset(seed=seed, options=options)
+        self._frame = np.array(frame)
+        return frame, info
 
-    def step(self, action: int) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
+    def step(self, action: int) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
         """Make one step of this player's episode."""
         self._take_turn()
-        observation, reward, terminated, truncated, info = self._game.step(action)
+        frame, reward, terminated, truncated, info = self.env.step(action)
         self._actions.append(action)
-        self._frame = np.array(self._encode(observation))
-        return observation, reward, terminated, truncated, info
+        self._frame = np.array(frame)
+        return frame, reward, terminated, truncated, info
 
     def render(self) -> Any:
         """The screen of this player's episode."""
         self._take_turn()
-        return self._game.render()
+        return self.env.render()
 
     def close(self) -> None:
         """Leave the object open: it belongs to the caller."""
 
     def _take_turn(self) -> None:
         """Return to this player's episode, if another player has used the object."""
-        if getattr(self._game.unwrapped, _PLAYER, None) is self._token:
+        if getattr(self.unwrapped, _PLAYER, None) is self._token:
             return
         expected, actions = self._frame, self._actions
-        observation, _ = self.reset(seed=self._seed)
+        self.reset(seed=self._seed)
         for action in actions:
-            observation = self._game.step(action)[0]
+            self._frame = np.array(self.env.step(action)[0])
         self._actions = actions
-        self._frame = np.array(self._encode(observation))
         if expected is None or not np.array_equal(self._frame, expected, equal_nan=True):
             raise ValueError(
                 f"{self._name} did not reproduce its episode of {len(actions)} steps after an "

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import functools
-import importlib
 import inspect
 import json
+import pkgutil
 import re
 import sys
 from collections.abc import Callable, Mapping
@@ -98,8 +98,8 @@ def encode_function(environment: EnvironmentLike) -> dict[str, Any]:
         function = function.func
     try:
         module, path = function.__module__, function.__qualname__
-        found = _look_up(module, path)
-    except (AttributeError, KeyError, TypeError):
+        found = pkgutil.resolve_name(f"{module}:{path}")
+    except (AttributeError, ImportError, ValueError):
         found = None
     if found is None or found != function:
         raise _not_importable(name, "it is not a name of its module")
@@ -107,13 +107,6 @@ def encode_function(environment: EnvironmentLike) -> dict[str, Any]:
         raise _not_importable(name, "functools.partial gives it arguments that are not plain data")
     encoded |= {"module": module, "path": path}
     return encoded | (_main_module(name) if module == "__main__" else {})
-
-
-def _look_up(module: str, path: str) -> Any:
-    found: Any = sys.modules[module]
-    for part in path.split("."):
-        found = getattr(found, part)
-    return found
 
 
 def _main_module(name: str) -> dict[str, str]:
@@ -147,8 +140,7 @@ def decode_function(encoded: Mapping[str, Any]) -> EnvironmentFunction:
         _importing_main = True
         spawn.prepare(main)  # as multiprocessing does it, under the name __mp_main__
         _importing_main = False
-    importlib.import_module(encoded["module"])
-    function = _look_up(encoded["module"], encoded["path"])
+    function = pkgutil.resolve_name(f"{encoded['module']}:{encoded['path']}")
     made: EnvironmentFunction = functools.partial(function, *encoded["args"], **encoded["kwargs"])
     return made
 

@@ -45,13 +45,9 @@ def check_noise(agent: Any, **options: Any) -> NoiseReport:
 
 
 def load_agent(library: str, path: Path) -> Any:
-    """Load an agent of another library from a file.
+    """Load an agent of one of `LIBRARIES` from a file.
 
     The file is unpickled, which can execute arbitrary code. Load only files that you trust.
-
-    Args:
-        library: one of `LIBRARIES`.
-        path: the file.
 
     Raises:
         ValueError: the library is unknown, or the file does not contain one of its agents.
@@ -67,11 +63,7 @@ def load_agent(library: str, path: Path) -> Any:
 def load_saved(path: str | Path, kinds: tuple[type, ...], description: str, variable: str) -> Any:
     """Load an agent that `torch.save` wrote whole, on the CPU; see `load_agent` for the risk.
 
-    Args:
-        path: the file.
-        kinds: the classes to accept.
-        description: what they are, for error messages.
-        variable: what to call the object in the `torch.save` line of error messages.
+    Error messages have a `description` of the accepted `kinds`, and a `variable` of that name.
 
     Raises:
         ValueError: the file contains something else, such as a `state_dict`.

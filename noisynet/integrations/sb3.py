@@ -1,6 +1,6 @@
 """NoisyNet policies for Stable-Baselines3: DQN (plain and dueling), A2C, PPO, DDPG and TD3.
 
-With sb3-contrib, QR-DQN and TRPO too.
+And for sb3-contrib's QR-DQN and TRPO.
 
     from stable_baselines3 import DQN
     from noisynet.integrations.sb3 import NoisyDQNPolicy
@@ -21,7 +21,7 @@ import inspect
 import warnings
 from collections.abc import Callable, Iterator
 from types import MethodType
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 import torch
@@ -30,6 +30,7 @@ from torch import nn
 from noisynet.extras import extra
 
 with extra("sb3"):
+    from sb3_contrib import QRDQN, TRPO
     from stable_baselines3 import A2C, DQN, PPO, TD3
     from stable_baselines3.common.on_policy_algorithm import OnPolicyAlgorithm
     from stable_baselines3.common.utils import LinearSchedule
@@ -42,14 +43,8 @@ from noisynet.integrations.sb3_value import (
     NoisyDQNPolicy,
     NoisyDuelingDQNPolicy,
     NoisyQNetwork,
+    NoisyQRDQNPolicy,
 )
-
-try:
-    from sb3_contrib import QRDQN, TRPO
-except ImportError:  # sb3-contrib is optional
-    QRDQN = TRPO = None
-else:
-    from noisynet.integrations.sb3_qrdqn import NoisyQRDQNPolicy
 
 __all__ = [
     "AGENTS",
@@ -58,6 +53,7 @@ __all__ = [
     "NoisyDQNPolicy",
     "NoisyDuelingDQNPolicy",
     "NoisyQNetwork",
+    "NoisyQRDQNPolicy",
     "NoisyTD3Policy",
     "audit",
     "load",
@@ -88,16 +84,13 @@ def _disable_action_noise(model: Any) -> None:
         model.action_noise = None
 
 
-_ON_POLICY: Final = tuple(each for each in (A2C, PPO, TRPO) if each is not None)
-
-
 def _connect_rollout_buffer(model: Any) -> None:
     """Make the roll-out buffer tell the policy when a roll-out begins, and whose rows it samples.
 
     Only the buffer has this information. The functions are bound to the model, so that a copy of
     the model gets its own.
     """
-    if not isinstance(model, _ON_POLICY):
+    if not isinstance(model, A2C | PPO | TRPO):
         raise TypeError(
             f"NoisyActorCriticPolicy expected A2C, PPO or TRPO, got {type(model).__name__}, which "
             "would not learn with the noise of its roll-outs"
@@ -155,23 +148,19 @@ def _recommend_cpu_for_noisy_policies() -> None:
     OnPolicyAlgorithm._maybe_recommend_cpu = recommend_for_noisy_too
 
 
-_OBSERVATIONS: Final = ("Mlp", "Cnn", "MultiInput")  # each policy class handles all of them
-
-
-def _register(algorithm: Any, policy: Any, prefix: str = "Noisy") -> None:
-    for kind in _OBSERVATIONS:
-        algorithm.policy_aliases[f"{prefix}{kind}Policy"] = policy
+def _register(policy: Any, *algorithms: Any, prefix: str = "Noisy") -> None:
+    for algorithm in algorithms:
+        for kind in ("Mlp", "Cnn", "MultiInput"):  # each policy class handles all observations
+            algorithm.policy_aliases[f"{prefix}{kind}Policy"] = policy
 
 
 _extend(DQN, NoisyDQNPolicy, _disable_epsilon)
+_extend(QRDQN, NoisyQRDQNPolicy, _disable_epsilon)
 _extend(TD3, NoisyTD3Policy, _disable_action_noise)  # and DDPG, which is a TD3
 _extend(OnPolicyAlgorithm, NoisyActorCriticPolicy, _connect_rollout_buffer)
 _recommend_cpu_for_noisy_policies()
-_register(DQN, NoisyDQNPolicy)
-_register(DQN, NoisyDuelingDQNPolicy, "NoisyDueling")
-_register(TD3, NoisyTD3Policy)
-for _algorithm in _ON_POLICY:
-    _register(_algorithm, NoisyActorCriticPolicy)
-if QRDQN is not None:
-    _extend(QRDQN, NoisyQRDQNPolicy, _disable_epsilon)
-    _register(QRDQN, NoisyQRDQNPolicy)
+_register(NoisyDQNPolicy, DQN)
+_register(NoisyDuelingDQNPolicy, DQN, prefix="NoisyDueling")
+_register(NoisyQRDQNPolicy, QRDQN)
+_register(NoisyTD3Policy, TD3)
+_register(NoisyActorCriticPolicy, A2C, PPO, TRPO)

@@ -7,7 +7,6 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
-from gymnasium import spaces
 from stable_baselines3.common.distributions import DiagGaussianDistribution
 from stable_baselines3.common.policies import ActorCriticPolicy
 from torch import Tensor
@@ -20,14 +19,7 @@ from noisynet.integrations.sb3_policy import (
     noise_rows,
     select_rows,
 )
-from noisynet.layers import (
-    Noise,
-    held_noise,
-    hold_noise,
-    noise_off,
-    noisy_layers,
-    resample_noise,
-)
+from noisynet.layers import Noise, held_noise, hold_noise, noise_off, noisy_layers, resample_noise
 
 
 class NoisyActorCriticPolicy(NoisyPolicyMixin, ActorCriticPolicy):
@@ -39,14 +31,10 @@ class NoisyActorCriticPolicy(NoisyPolicyMixin, ActorCriticPolicy):
     compare two noise samples instead of two sets of weights. `predict(deterministic=True)` uses
     the mean weights, `deterministic=False` a separate sample.
 
-    Args:
-        observation_space: images get the library's CNN, whose linear layer is noisy too.
-        action_space: as for the library's policy.
-        lr_schedule: as for the library's policy.
-        noise: "independent", as in the paper's A3C, or "factorised", which is faster.
-        ortho_init: whether μ is the library's orthogonal initialisation, instead of the paper's.
-        keywords: `sigma0` (default: the paper's), and the arguments of the library's policy, such
-            as `net_arch`.
+    The arguments are those of the library's policy, `sigma0` (None: the paper's) and `noise`
+    ("independent", as in the paper's A3C, or "factorised", which is faster). With `ortho_init`, μ
+    is the library's orthogonal initialisation instead of the paper's. Images get the library's CNN,
+    whose linear layer is noisy too.
 
     Raises:
         ValueError: `use_sde` is True; it is another kind of exploration noise.
@@ -56,10 +44,7 @@ class NoisyActorCriticPolicy(NoisyPolicyMixin, ActorCriticPolicy):
 
     def __init__(
         self,
-        observation_space: spaces.Space[Any],
-        action_space: spaces.Space[Any],
-        lr_schedule: Any,
-        *,
+        *arguments: Any,
         noise: Noise = "independent",
         ortho_init: bool = False,
         **keywords: Any,
@@ -70,8 +55,7 @@ class NoisyActorCriticPolicy(NoisyPolicyMixin, ActorCriticPolicy):
             )
         self._batch_environments: Tensor | None = None
         self._stride = 1
-        keywords |= {"noise": noise, "ortho_init": ortho_init}
-        super().__init__(observation_space, action_space, lr_schedule, **keywords)
+        super().__init__(*arguments, noise=noise, ortho_init=ortho_init, **keywords)
 
     def _build(self, lr_schedule: Any) -> None:
         super()._build(lr_schedule)
@@ -86,11 +70,9 @@ class NoisyActorCriticPolicy(NoisyPolicyMixin, ActorCriticPolicy):
         self._batch_environments = None
 
     def set_batch_environments(self, environments: Tensor | None, stride: int = 1) -> None:
-        """Set which environment each row of the batch that is learnt next came from.
+        """Set the environments [B] of the batch that is learnt next; None after the last batch.
 
-        Args:
-            environments: the environments [B], or None after the last batch.
-            stride: TRPO updates its policy with every `stride`-th row only.
+        TRPO updates its policy with every `stride`-th row only.
         """
         self._batch_environments, self._stride = environments, stride
 

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 import numpy as np
 import torch
+from sb3_contrib import QRDQN, TRPO
 from stable_baselines3 import A2C, DDPG, DQN, PPO, TD3
 from stable_baselines3.common.logger import Logger
 from stable_baselines3.common.on_policy_algorithm import OnPolicyAlgorithm
@@ -22,12 +23,7 @@ from torch import Tensor, nn
 from noisynet.audit import NoiseReport, SyntheticData, audit_network
 from noisynet.audit.checks import ACTIONS_PER_UPDATE
 
-try:
-    from sb3_contrib import QRDQN, TRPO
-except ImportError:  # sb3-contrib is optional
-    QRDQN = TRPO = None
-
-AGENTS: Final = tuple(each for each in (DQN, QRDQN, A2C, PPO, TRPO, DDPG, TD3) if each is not None)
+AGENTS: Final = (DQN, QRDQN, A2C, PPO, TRPO, DDPG, TD3)
 """The algorithms that `audit` accepts."""
 
 _NAMES: Final = ", ".join(agent.__name__ for agent in AGENTS)
@@ -35,11 +31,7 @@ _NAMES: Final = ", ".join(agent.__name__ for agent in AGENTS)
 # What the audited copy has instead of the model's settings; others have no such setting.
 _ON_POLICY: Final[dict[str, Any]] = {"n_steps": ACTIONS_PER_UPDATE}
 # The steps of TRPO are large for so few actions: σ would soon be too small to measure the noise.
-_TRPO: Final[dict[str, Any]] = {
-    "target_kl": 1e-5,
-    "learning_rate": 1e-5,
-    "sub_sampling_factor": 1,
-}
+_TRPO: Final[dict[str, Any]] = {"target_kl": 1e-5, "learning_rate": 1e-5, "sub_sampling_factor": 1}
 # Synthetic transitions do not fit a custom replay buffer, and a small buffer is enough.
 _SMALL_REPLAY: Final[dict[str, Any]] = {
     "buffer_size": 256,
@@ -67,7 +59,7 @@ def audit(model: Any, *, updates: int = 100) -> NoiseReport:
     file, on_policy = io.BytesIO(), isinstance(model, OnPolicyAlgorithm)
     model.save(file)
     changed = {"n_envs": 1, "seed": None, **(_ON_POLICY if on_policy else _OFF_POLICY)}
-    if TRPO is not None and isinstance(model, TRPO):
+    if isinstance(model, TRPO):
         changed |= _TRPO
     with _preserve_global_streams():
         copy = type(model).load(file, custom_objects=changed, device=model.device)
@@ -184,14 +176,14 @@ def load(path: str | Path) -> Any:
 def _algorithm(path: str | Path, settings: dict[str, Any], weights: dict[str, Tensor]) -> Any:
     """Infer the algorithm from weights and settings: the file does not name it."""
     networks, policy = {name.partition(".")[0] for name in weights}, settings.get("policy_class")
-    if "quantile_net" in networks and QRDQN is not None:
+    if "quantile_net" in networks:
         return QRDQN
     if "q_net" in networks:
         return DQN
     if "actor_target" in networks:  # DDPG is a TD3 without its three tricks
         tricks = settings["policy_delay"] != 1 or settings["target_noise_clip"] != 0
         return TD3 if tricks else DDPG
-    if "cg_max_steps" in settings and TRPO is not None:
+    if "cg_max_steps" in settings:
         return TRPO
     from_contrib = "sb3_contrib" in (policy or {}).get("__module__", "")
     if "rollout_buffer_class" in settings and not from_contrib:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from gymnasium import spaces
 from stable_baselines3.common.policies import ContinuousCritic
 from stable_baselines3.td3.policies import Actor, TD3Policy
 from torch import Tensor
@@ -38,13 +37,9 @@ class NoisyTD3Policy(NoisyPolicyMixin, TD3Policy):
     `action_noise` is None. `predict(deterministic=True)` uses the mean weights,
     `deterministic=False` the noise.
 
-    Args:
-        observation_space: images get the library's CNN, whose linear layer is noisy too.
-        action_space: continuous.
-        lr_schedule: as for the library's policy.
-        noisy_critics: whether the critics are noisy too.
-        keywords: `sigma0` (default: the paper's), `noise` ("factorised" or "independent"), and the
-            arguments of the library's policy.
+    The arguments are those of the library's policy, `sigma0` (None: the paper's), `noise`
+    ("factorised" or "independent"), and `noisy_critics`, which makes the critics noisy too. Images
+    get the library's CNN, whose linear layer is noisy too.
 
     Raises:
         ValueError: `share_features_extractor` is True and the extractor has linear layers. Actor
@@ -53,17 +48,9 @@ class NoisyTD3Policy(NoisyPolicyMixin, TD3Policy):
 
     __module__ = PUBLIC_MODULE
 
-    def __init__(
-        self,
-        observation_space: spaces.Space[Any],
-        action_space: spaces.Box,
-        lr_schedule: Any,
-        *,
-        noisy_critics: bool = False,
-        **keywords: Any,
-    ) -> None:
+    def __init__(self, *arguments: Any, noisy_critics: bool = False, **keywords: Any) -> None:
         self.noisy_critics = noisy_critics
-        super().__init__(observation_space, action_space, lr_schedule, **keywords)
+        super().__init__(*arguments, **keywords)
 
     def make_actor(self, features_extractor: Any = None) -> NoisyActor:
         """Build the actor or its target."""

@@ -95,11 +95,7 @@ def make_layers_noisy(
 ) -> None:
     """Make every linear layer noisy, in place. A shared submodule stays shared.
 
-    Args:
-        module: a network of the library.
-        noise: "factorised" or "independent".
-        sigma0: the initial noise; None for the paper's.
-        keep_weights: use the library's initial weights as μ, instead of the paper's.
+    With `keep_weights`, μ is the library's initial weights instead of the paper's.
     """
     options: Any = {"noise": noise, "sigma0": sigma0, "keep_weights": keep_weights}
     converted: dict[nn.Module, nn.Module] = {}

@@ -1,4 +1,4 @@
-"""Noisy networks and policies for Stable-Baselines3's DQN."""
+"""Noisy networks and policies for Stable-Baselines3's DQN and sb3-contrib's QR-DQN."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 from gymnasium import spaces
+from sb3_contrib.qrdqn.policies import QRDQNPolicy, QuantileNetwork
 from stable_baselines3.common.torch_layers import NatureCNN, create_mlp
 from stable_baselines3.dqn.policies import DQNPolicy, QNetwork
 from torch import Tensor, nn
@@ -70,51 +71,50 @@ class NoisyDQNPolicy(NoisyPolicyMixin, DQNPolicy):
     forward pass. ε is 0. `predict(deterministic=True)` uses the mean weights,
     `deterministic=False` the noise.
 
-    Args:
-        observation_space: images get the library's CNN, whose linear layer is noisy too.
-        action_space: discrete.
-        lr_schedule: as for the library's policy.
-        dueling: whether to use a dueling head.
-        keywords: `sigma0` (default: the paper's), `noise` ("factorised" or "independent"), and the
-            arguments of the library's policy.
+    The arguments are those of the library's policy, `sigma0` (None: the paper's), and `noise`
+    ("factorised" or "independent"). Images get the library's CNN, whose linear layer is noisy too.
     """
 
     __module__ = PUBLIC_MODULE
+    dueling = False
 
     def __init__(
-        self,
-        observation_space: spaces.Space[Any],
-        action_space: spaces.Discrete,
-        lr_schedule: Any,
-        *,
-        dueling: bool = False,
-        **keywords: Any,
+        self, observation_space: spaces.Space[Any], *arguments: Any, **keywords: Any
     ) -> None:
-        self.dueling = dueling
         extractor = keywords.setdefault(
             "features_extractor_class", default_extractor(observation_space, keywords)
         )
-        if dueling and extractor is NatureCNN:
+        if self.dueling and extractor is NatureCNN:
             extractor = keywords["features_extractor_class"] = NatureConvolutions
         if extractor is NatureConvolutions and keywords.get("net_arch") is None:
             options = keywords.get("features_extractor_kwargs") or {}
             keywords["net_arch"] = [options.get("features_dim", 512)]
-        super().__init__(observation_space, action_space, lr_schedule, **keywords)
+        super().__init__(observation_space, *arguments, **keywords)
 
     def make_q_net(self) -> NoisyQNetwork:
         """Build the online or the target network."""
         arguments = self._update_features_extractor(self.net_args, features_extractor=None)
-        arguments = {**arguments, **self.noise_arguments, "dueling": self.dueling}
-        return NoisyQNetwork(**arguments).to(self.device)
-
-    def _get_constructor_parameters(self) -> dict[str, Any]:
-        return {**super()._get_constructor_parameters(), "dueling": self.dueling}
+        network = NoisyQNetwork(**arguments, **self.noise_arguments, dueling=self.dueling)
+        return network.to(self.device)
 
 
 class NoisyDuelingDQNPolicy(NoisyDQNPolicy):
     """`NoisyDQNPolicy` with a dueling head."""
 
     __module__ = PUBLIC_MODULE
+    dueling = True
 
-    def __init__(self, *arguments: Any, dueling: bool = True, **keywords: Any) -> None:
-        super().__init__(*arguments, dueling=dueling, **keywords)
+
+class NoisyQuantileNetwork(ResamplingMixin, QuantileNetwork):
+    """The library's quantile network with all linear layers noisy."""
+
+
+class NoisyQRDQNPolicy(NoisyPolicyMixin, QRDQNPolicy):
+    """A policy for QR-DQN that explores by noisy weights; see `NoisyDQNPolicy`."""
+
+    __module__ = PUBLIC_MODULE
+
+    def make_quantile_net(self) -> NoisyQuantileNetwork:
+        """Build the online or the target network."""
+        arguments = self._update_features_extractor(self.net_args, features_extractor=None)
+        return NoisyQuantileNetwork(**arguments, **self.noise_arguments).to(self.device)

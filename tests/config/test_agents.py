@@ -6,15 +6,8 @@ from typing import Any, get_args
 
 import pytest
 
-from noisynet.config import (
-    ACTOR_CRITIC_AGENTS,
-    AGENT_SPECS,
-    AGENTS,
-    VALUE_AGENTS,
-    ActorCriticAgentName,
-    AgentSpec,
-    ValueAgentName,
-)
+from noisynet.config import ACTOR_CRITIC_AGENTS, AGENT_SPECS, AGENTS, VALUE_AGENTS, AgentSpec
+from noisynet.config.agents import ActorCriticAgentName, ValueAgentName
 
 
 def test_the_types_name_the_agents_of_the_table() -> None:

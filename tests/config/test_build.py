@@ -12,16 +12,13 @@ import pytest
 from noisynet.config import (
     ACTOR_CRITIC_AGENTS,
     AGENTS,
-    Adam,
-    CentredRMSProp,
     ConfigError,
-    PrioritisedReplay,
-    UniformReplay,
     build_config,
     load_config,
     parse_count,
 )
 from noisynet.config.presets import VALUE_PRESETS
+from noisynet.config.sections import Adam, CentredRMSProp, PrioritisedReplay, UniformReplay
 
 from .settings import ENVIRONMENTS, refusal, value_of
 

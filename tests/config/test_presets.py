@@ -13,12 +13,11 @@ from noisynet.config import (
     PRESETS,
     VALUE_AGENTS,
     ActorCriticConfig,
-    EntropyBonus,
-    NoisyRollouts,
     build_config,
     has_large_convolutions,
 )
 from noisynet.config.presets import AGENT_SETTINGS, PRESETS_OF_FAMILY
+from noisynet.config.sections import EntropyBonus, NoisyRollouts
 from noisynet.envs import FAMILIES
 
 from .settings import ENVIRONMENTS, refusal, value_of

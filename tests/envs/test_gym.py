@@ -258,8 +258,8 @@ def test_wrong_values_of_options_are_refused(option: str, value: Any, message: s
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("gym/CartPol-v1", "Did you mean 'CartPole-v1'"),
-        ("gym/CartPole-v7", "Did you mean 'CartPole-v1'"),
+        ("gym/CartPol-v1", "Did you mean 'gym/CartPole-v1'"),
+        ("gym/CartPole-v7", "Did you mean 'gym/CartPole-v1'"),
         ("gym/nowhere/Thing-v0", "Namespace nowhere not found"),
         ("gym/two words", "Malformed environment ID"),
     ],

@@ -97,6 +97,14 @@ def test_a_wrong_id_of_an_atari_game_names_ours() -> None:
         make_environment("gym/ALE/Pong-v99")
 
 
+def test_a_wrong_id_of_a_module_is_suggested_with_the_module(folder: Path) -> None:
+    (folder / "suggested_module.py").write_text(
+        'import gymnasium\ngymnasium.register("Suggested-v1", lambda: None)\n'
+    )
+    with pytest.raises(ValueError, match=r"Did you mean 'gym/suggested_module:Suggested-v1'"):
+        make_environment("gym/suggested_module:Sugested-v1")
+
+
 def test_arguments_are_for_ids() -> None:
     with make_environment("gym/Mine-v2", arguments={"kind": "tuple"}) as environment:
         assert environment.spec.frame_shape == (11,)
@@ -110,6 +118,16 @@ def test_a_function_must_return_a_new_environment_at_each_call() -> None:
     game = Corridor()
     with pytest.raises(ValueError, match=r"a new environment at each call, got the same one twice"):
         make_environment(lambda: game, 2)
+
+
+@pytest.mark.parametrize("given", ["object", "function"])
+def test_what_a_refused_function_made_is_closed_and_an_object_is_not(given: str) -> None:
+    game, closed = Corridor(), []
+    game.action_space = gymnasium.spaces.Box(0, 1)
+    game.close = lambda: closed.append(True)  # type: ignore[method-assign]
+    with pytest.raises(ValueError, match="to have Discrete actions"):
+        make_environment(game if given == "object" else lambda: game)
+    assert bool(closed) == (given == "function")
 
 
 @pytest.mark.parametrize("environment", [Corridor, "gym/Mine-v2"])

@@ -90,6 +90,10 @@ def test_a_missing_package_is_named_with_its_pip_line(
     name: str, module: str, extra: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, module, None)
+    if extra == "gym":  # imported at the top of these modules: as in a new process
+        monkeypatch.delitem(vars(noisynet.envs), "GymEnvironment", raising=False)
+        for loaded in ("gym", "gym_games", "observations", "parallel_games", "shared_object"):
+            monkeypatch.delitem(sys.modules, f"noisynet.envs.{loaded}", raising=False)
     with pytest.raises(ImportError, match=rf'pip install "noisynet\[{extra}\]"'):
         make_environment(name)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -149,6 +150,16 @@ def test_it_trains_and_resumes_bit_for_bit(
     agent, _ = load_agent(tmp_path / "whole", environment=given())
     assert ((agent.spec.stack, *agent.spec.frame_shape), agent.spec.frame_dtype) == (shape, dtype)
     assert agent.online.torso.convolutional == (len(shape) > 2)
+
+
+def test_the_documentation_has_the_table() -> None:
+    text = (ROOT / "docs" / "environments.md").read_text()
+    expected = [
+        (kind, "×".join(map(str, shape)), dtype, "yes" if len(shape) > 2 else "no")
+        for kind, (_, _, shape, dtype) in TABLE.items()
+    ]
+    expected.append(("module in the current folder", "1×3", "float32", "no"))  # tested below
+    assert re.findall(r"^\| (.+) \| ([\d×]+), (\w+) \| (yes|no) \|$", text, re.M) == expected
 
 
 def test_stacked_frames_are_stored_once(tmp_path: Path) -> None:
@@ -303,6 +314,8 @@ def test_a_module_in_the_current_folder_trains_and_resumes(
     folder = Path("runs/gym/my_module.Mine-v2/noisynet-dqn/seed-0")
     assert (folder / "config.json").exists()
     assert [path.name for path in Path("runs/gym").iterdir()] == ["my_module.Mine-v2"]
+    spec = load_agent(folder)[0].spec
+    assert ((spec.stack, *spec.frame_shape), spec.frame_dtype) == ((1, 3), "float32")
 
 
 SCRIPT = """

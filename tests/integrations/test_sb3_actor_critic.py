@@ -16,6 +16,11 @@ pytest.importorskip("sb3_contrib", reason="pip install 'noisynet[sb3]'")
 
 from sb3_contrib import TRPO
 from stable_baselines3 import A2C, PPO
+from stable_baselines3.common.envs import (
+    IdentityEnv,
+    IdentityEnvMultiBinary,
+    IdentityEnvMultiDiscrete,
+)
 from stable_baselines3.common.vec_env import DummyVecEnv
 
 from .sb3_models import make, parallel
@@ -47,6 +52,29 @@ def test_one_sample_is_held_from_a_rollout_to_its_last_update(
     found = phases(log)
     assert [learning for learning, _ in found] == [False, True] * 5
     assert [used for _, used in found] == [{1 + i // 2} for i in range(10)]
+
+
+@pytest.mark.parametrize("env", [IdentityEnv, IdentityEnvMultiDiscrete, IdentityEnvMultiBinary])
+@pytest.mark.parametrize("algorithm", [A2C, PPO])
+def test_without_noise_training_is_the_librarys_bit_for_bit(algorithm: Any, env: Any) -> None:
+    plain = make(algorithm, "MlpPolicy", env(4), gamma=0.4)
+    frozen = {"ortho_init": True, "sigma0": 0.0}
+    noisy = make(algorithm, POLICY, env(4), gamma=0.4, policy_kwargs=frozen)
+    noisy.policy.begin_rollout = lambda _: None  # noise would advance torch's stream
+    means = {name.replace("_mu", ""): p for name, p in noisy.policy.named_parameters()}
+    initial = {name: value.clone() for name, value in plain.policy.state_dict().items()}
+    for name, parameter in means.items():
+        parameter.requires_grad_("sigma" not in name)
+        if "sigma" not in name:
+            parameter.data.copy_(initial[name])
+    for model in (plain, noisy):
+        model.set_random_seed(7)
+        for space in (model.get_env().envs[0].observation_space, model.action_space):
+            space.seed(7)
+        model.learn(128)
+    for name, expected in plain.policy.state_dict().items():
+        assert torch.equal(means[name], expected), name
+        assert not torch.equal(expected, initial[name]), name
 
 
 @pytest.mark.parametrize("noise", ["independent", "factorised"])

@@ -16,6 +16,8 @@ from stable_baselines3 import DQN
 from stable_baselines3.common.evaluation import evaluate_policy
 from stable_baselines3.common.torch_layers import NatureCNN
 
+from noisynet.integrations.sb3_value import NoisyQRDQNPolicy, NoisyQuantileNetwork
+
 from .sb3_models import Images, Signs, make, networks, parallel, passes
 
 VALUE_POLICIES = [
@@ -100,6 +102,22 @@ def test_images_get_convolutions_followed_by_noisy_layers_only(policy: str) -> N
     dueling = "Dueling" in policy
     assert widths.count(512) == (2 if dueling else 1)  # in both streams, or after the convolutions
     model.learn(24)
+
+
+def test_both_networks_of_qrdqn_are_noisy_with_separate_samples() -> None:
+    arguments = {"sigma0": 0.2, "noise": "independent", "n_quantiles": 7, "net_arch": [16]}
+    policy = make(QRDQN, NoisyQRDQNPolicy, policy_kwargs=arguments).policy
+    online, target = policy.quantile_net, policy.quantile_net_target
+    assert isinstance(online, NoisyQuantileNetwork)
+    layers = noisy_layers(online)
+    assert {(layer.noise, layer.sigma0) for layer in layers.values()} == {("independent", 0.2)}
+    x = torch.ones(5, 4)
+    with torch.no_grad():
+        outputs = online(x)
+        assert outputs.shape == (5, 7, 2)
+        torch.testing.assert_close(outputs, outputs[:1].expand_as(outputs))  # one per batch
+        assert not torch.allclose(outputs, target(x))
+        assert not torch.allclose(outputs, online(x))
 
 
 @pytest.mark.slow
