@@ -98,6 +98,16 @@ class AsyncTrainer:
         self._health_at = 0.0
 
     @property
+    def is_finished(self) -> bool:
+        """Whether the budget is spent."""
+        return self.steps >= self.total_steps
+
+    @property
+    def disk_bytes(self) -> int:
+        """Size of two checkpoints, of weights and statistics."""
+        return 4 * self.shared.parameters.nbytes
+
+    @property
     def deterministic(self) -> bool:
         """Whether a resumed run repeats an uninterrupted one bit for bit."""
         return self.config.workers == 1
@@ -142,7 +152,7 @@ class AsyncTrainer:
             WorkersFailed: a worker died too often; the others are stopped.
             NonFiniteLoss: too many consecutive updates of a worker were dropped.
         """
-        if self.steps >= self.total_steps:
+        if self.is_finished:
             return
         self.supervisor = Supervisor(
             self.shared,
@@ -155,7 +165,7 @@ class AsyncTrainer:
         )
         try:
             with self.supervisor:
-                while self.steps < self.total_steps:
+                while not self.is_finished:
                     self.supervisor.release(self._next_stop())
                     self._wait_until_stopped(self.supervisor, stop)
                     yield
@@ -169,6 +179,12 @@ class AsyncTrainer:
             self._health_at = now
             self.supervisor.poll(0.0)
             self.log.workers(self.supervisor.health())
+
+    def start(self) -> None:
+        """Do nothing: workers start when training does."""
+
+    def finish(self) -> None:
+        """Do nothing: there is no replay."""
 
     def close(self) -> None:
         """Release the shared memory."""

@@ -133,6 +133,7 @@ class Worker:
             "policy_loss": learnt.policy_loss,
             "value_loss": learnt.value_loss,
             "entropy": learnt.entropy,
+            "gradient_norm": learnt.gradient_norm,
         }
         self._report(finished, measures, None if learnt.finite else self._not_finite())
 

@@ -51,8 +51,9 @@ class SumTree:
             self._nodes[node] = self._nodes[2 * node] + self._nodes[2 * node + 1]
 
     def set_all(self, values: DoubleArray) -> None:
-        """Set all leaves to values [size]."""
-        self._nodes[self._first : self._first + self.size] = values
+        """Set the first leaves to values [≤ size], the rest to 0."""
+        self._nodes[self._first :] = 0.0
+        self._nodes[self._first : self._first + len(values)] = values
         self._sum_all()
 
     def find(self, mass: DoubleArray) -> IntArray:

@@ -182,7 +182,7 @@ class Bench:
 
     def command(self, kind: str, out: Path, *more: str) -> list[str]:
         """`noisynet train …` into the folder `out`/run."""
-        where = ["--out", str(out), "--name", "run", "--no-tensorboard"]
+        where = ["--out", str(out), "--name", "run", "--no-tensorboard", "--keep-replay"]
         return ["train", *RUNS[kind], *where, *more]
 
     def run(

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from loops.conftest import ACT, CHECKPOINT, EVALUATE
+from loops.short_loops import configure
 from noisynet.loops.hooks import TensorBoard
 from noisynet.runs import RunFolder
 
@@ -39,7 +40,7 @@ def test_a_resumed_run_shows_each_point_in_tensorboard_once(bench: Bench, tmp_pa
     assert bench.run(whole).status == 0
     expected = curves(tmp_path / "whole" / "run")
     assert [step for step, _ in expected["sigma/head.q.0"]] == list(range(10, 401, 10))
-    assert [step for step, _ in expected["evaluation/noise_on"]] == [150, 300]
+    assert [step for step, _ in expected["evaluation/score"]] == [150, 300, 400]
 
     command, run = bench.command("deep_sea", tmp_path / "killed", *more), tmp_path / "killed/run"
     kills: list[tuple[str, int, int]] = [
@@ -66,7 +67,7 @@ def test_a_damaged_timing_log_switches_tensorboard_off_and_the_run_continues(
     bench: Bench, tmp_path: Path
 ) -> None:
     command, run = bench.command("deep_sea", tmp_path), tmp_path / "run"
-    assert bench.run([*command, "--frames", "200"]).status == 0
+    assert bench.run([*command, "--frames", "300"]).status == 0
     (run / "timing.jsonl").write_text("no row\n")
     ended = bench.run([*command, "--tensorboard"])
     assert ended.status == 0, ended.said
@@ -75,6 +76,6 @@ def test_a_damaged_timing_log_switches_tensorboard_off_and_the_run_continues(
 
 
 def test_tensorboard_writes_nothing_before_the_run_starts(tmp_path: Path) -> None:
-    board = TensorBoard(RunFolder(tmp_path))
+    board = TensorBoard(RunFolder(tmp_path), configure())
     board.close()
     assert not list(tmp_path.iterdir())

@@ -35,9 +35,12 @@ def started_with(path: Path, *settings: str) -> list[str]:
 # --- threads -------------------------------------------------------------------------------------
 
 
-def test_the_first_message_has_agent_environment_device_compute_and_threads(tmp_path: Path) -> None:
+def test_the_first_message_says_what_runs_where_and_the_size_to_come(tmp_path: Path) -> None:
     texts = started_with(tmp_path / "run")
-    assert texts[0] == "noisynet-dqn on deep_sea/4: device cpu, compute kernels, 1 thread"
+    assert texts[0] == (
+        "noisynet-dqn on deep_sea/4: device cpu, compute kernels, 1 thread, 60 frames, in "
+        f"{tmp_path / 'run'}, 0.0 MB on disk"
+    )
 
 
 def test_the_number_of_threads_is_stored_and_used_again(tmp_path: Path) -> None:

@@ -127,18 +127,20 @@ def test_an_environment_that_shows_other_frames_is_detected(tmp_path: Path) -> N
 # --- replay files --------------------------------------------------------------------------------
 
 
-def make_trainer(path: Path, *settings: str) -> OffPolicyTrainer:
+def make_trainer(path: Path, *settings: str, keep_replay: bool = True) -> OffPolicyTrainer:
     config = configure("frames=400", "checkpoint_period_frames=30", *settings)
     folder = RunFolder.create_or_open(path, config.model_dump(mode="json"), must_match=[])
     environment = make_configured_environment(config, config.num_envs)
     log = RunLog(folder, environment.spec.frames_per_step, config.log_period_steps, [])
-    return OffPolicyTrainer(ValueAgent(config, environment.spec), environment, folder, log)
+    agent = ValueAgent(config, environment.spec)
+    return OffPolicyTrainer(agent, environment, folder, log, keep_replay=keep_replay)
 
 
 @pytest.mark.parametrize("num_envs", [1, 3])
 def test_a_checkpoint_is_due_by_the_rows_that_were_written(num_envs: int, tmp_path: Path) -> None:
     """An episode of four steps takes five rows, and the ring has room for two periods."""
     trainer = make_trainer(tmp_path / "run", f"num_envs={num_envs}")
+    trainer.start()
     trainer.snapshot()
     rows = []
     for _ in trainer.advance(lambda: False):
@@ -156,6 +158,7 @@ def test_a_checkpoint_is_due_by_the_rows_that_were_written(num_envs: int, tmp_pa
 
 def test_a_changed_row_of_the_replay_is_detected(tmp_path: Path) -> None:
     trainer = make_trainer(tmp_path / "run")
+    trainer.start()
     for _ in trainer.advance(lambda: trainer.steps > 100):
         if trainer.steps == 100:
             break

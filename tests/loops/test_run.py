@@ -44,6 +44,16 @@ class StubTrainer:
         self.fail_at: dict[int, Exception] = {}
 
     @property
+    def is_finished(self) -> bool:
+        return self.steps >= 50
+
+    def start(self) -> None:
+        pass
+
+    def finish(self) -> None:
+        self.finished_at = self.steps
+
+    @property
     def checkpoint_is_due(self) -> bool:
         return self.steps - self.snapshot_at >= 10
 
@@ -131,17 +141,17 @@ def test_a_run_evaluates_saves_and_finishes(bed: Bed, monkeypatch: pytest.Monkey
     monkeypatch.setattr("noisynet.loops.run.save_checkpoint", save)
     with bed.run() as run:
         outcome = run.run()
-    # Before the first step, when due, and after each evaluation (20 and 40).
+    # Before the first step, when due, and after each evaluation (20, 40 and at the end).
     assert saved == [0, 10, 20, 30, 40, 50]
     rows = [row for row in read_metrics(bed.folder.metrics_path) if row["kind"] == "evaluation"]
     assert [(row["frames"], row["noise"]) for row in rows] == [
-        (frames, noise) for frames in (20, 40) for noise in ("on", "off")
+        (frames, noise) for frames in (20, 40, 50) for noise in ("on", "off")
     ]
     assert outcome.finished
-    assert (outcome.frames, outcome.score) == (50, rows[2]["score"])
+    assert (outcome.frames, outcome.score) == (50, rows[4]["score"])
     assert bed.status()["state"] == "finished"
     assert bed.status()["score"] == outcome.score
-    assert bed.trainer.polls == 4 * 8  # at every step of an evaluation
+    assert bed.trainer.polls == 6 * 8  # at every step of an evaluation
     assert bed.messages.texts == ["started at 0"]
 
 
@@ -164,11 +174,10 @@ def test_an_interrupted_evaluation_leaves_no_row_and_is_repeated(bed: Bed) -> No
     with bed.run(stop=lambda trainer: trainer.steps == 20 and trainer.polls > 12) as run:
         assert not run.run().finished
     assert read_metrics(bed.folder.metrics_path) == []
-    assert bed.newest().state["evaluations"] == 0
     with bed.run() as run:
         assert run.run().finished
     rows = read_metrics(bed.folder.metrics_path)
-    assert [row["frames"] for row in rows] == [20, 20, 40, 40]
+    assert [row["frames"] for row in rows] == [20, 20, 40, 40, 50, 50]
 
 
 def test_a_run_that_is_not_deterministic_says_so_when_it_resumes(bed: Bed) -> None:

@@ -143,8 +143,8 @@ def test_a_full_disk_does_not_prevent_reopening_a_replay(
 def test_a_folder_of_another_layout_is_rejected_and_kept(tmp_path: Path) -> None:
     store = make_store(tmp_path)
     store.begin(0, np.full((8, 8), 7, np.uint8))
-    with pytest.raises(ValueError, match=r"another layout \(slots: expected 58, found 56"):
-        make_store(tmp_path, slack_rows=6)
+    with pytest.raises(ValueError, match=r"another layout \(columns: expected .*, found "):
+        make_store(tmp_path, num_actions=300)
     assert store.columns.frames[0, 0] == 7
 
 
