@@ -168,9 +168,7 @@ class RunLog:
             self.metrics.append(row)
             self._notify(lambda observer: observer.evaluated(row))  # noqa: B023 - called at once
         self.evaluated_at = rows[0]["frames"]
-        self.timing.append(
-            {"kind": "evaluation", "frames": self.evaluated_at, "seconds": seconds}
-        )
+        self.timing.append({"kind": "evaluation", "frames": self.evaluated_at, "seconds": seconds})
 
     # --- state -----------------------------------------------------------------------------------
 

@@ -127,7 +127,7 @@ class Terminal(Observer):
 
 def _numbers(row: dict[str, Any]) -> list[str]:
     """Format the metrics of a row of training; Σ̄ is the mean over layers."""
-    names = {"return": "score_last", "mean of 100": "score_mean_100", "loss": "loss"}
+    names = {"return": "score_last", "mean": "score_mean_100", "loss": "loss"}
     names |= {"entropy": "entropy", "ε": "epsilon"}
     found = [f"{name} {row[key]:.3g}" for name, key in names.items() if row.get(key) is not None]
     if row["sigma"]:

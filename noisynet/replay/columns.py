@@ -145,7 +145,9 @@ def _open_files(layout: RowLayout, slots: int, folder: Path) -> dict[str, mmap.m
     if needed > free + owned:
         raise _no_space(folder, needed)
     try:
-        maps = {path.stem: _map_file(path, slots * size, exists) for path, size in row_bytes.items()}
+        maps = {
+            path.stem: _map_file(path, slots * size, exists) for path, size in row_bytes.items()
+        }
     except OSError as error:
         if not exists:
             for path in row_bytes:

@@ -150,8 +150,8 @@ class RunFolder:
             config: settings of the run.
             made_by: versions, machine and device of this process; added to those of earlier ones.
         """
-        stored = _read_object(self.config_path) if self.config_path.exists() else {}
-        makers = list(stored.get(_MADE_BY, []))
+        stored = _read_object(self.config_path) if self.config_path.exists() else None
+        makers = list((stored or {}).get(_MADE_BY, []))
         if made_by is not None and dict(made_by) not in makers[-1:]:
             makers.append(dict(made_by))
         given = {**config, _MADE_BY: makers} if makers else dict(config)

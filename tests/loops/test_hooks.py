@@ -10,6 +10,8 @@ import pytest
 
 from loops.conftest import ACT, CHECKPOINT, EVALUATE
 from loops.short_loops import configure
+from noisynet.config import build_config
+from noisynet.loops import open_run_folder, train
 from noisynet.loops.hooks import TensorBoard
 from noisynet.runs import RunFolder
 
@@ -79,3 +81,33 @@ def test_tensorboard_writes_nothing_before_the_run_starts(tmp_path: Path) -> Non
     board = TensorBoard(RunFolder(tmp_path), configure())
     board.close()
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("agent", ["noisynet-dqn", "dqn", "a3c"])
+def test_every_agent_has_its_score_return_length_and_settings_under_the_same_tags(
+    agent: str, tmp_path: Path
+) -> None:
+    settings = ["frames=120", "network.hidden=[8]", "log_period_steps=40", "evaluation.frames=40"]
+    settings += (
+        ["workers=1"] if agent == "a3c" else ["learning.starts_steps=20", "learning.batch_size=4"]
+    )
+    config = build_config(agent, "deep_sea/4", settings=settings)
+    folder = open_run_folder(tmp_path / "run", config)
+    board = TensorBoard(folder, config)
+    with folder.lock():
+        outcome = train(config, folder, observers=[board])
+    board.close()
+    found = curves(folder.path)
+    assert found["evaluation/score"] == [(120, pytest.approx(outcome.score))]
+    common = {"return", "return_mean_100", "length_mean_100", "loss", "steps_per_second"}
+    assert {f"train/{name}" for name in common} <= set(found)
+    assert found["train/length_mean_100"][-1] == (120, 4.0)
+    assert ("train/epsilon" in found) == (agent == "dqn")
+    assert ("train/gradient_norm" in found) == (agent == "a3c")
+    noisy = {tag for tag in found if tag.startswith(("sigma/", "evaluation/score_noise_"))}
+    assert bool(noisy) == (agent == "noisynet-dqn")
+    events: Any = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
+    accumulator = events.EventAccumulator(str(folder.path / "tensorboard"))
+    accumulator.Reload()
+    summary = accumulator.summary_metadata["_hparams_/session_start_info"].plugin_data.content
+    assert b"optimiser.learning_rate" in summary
