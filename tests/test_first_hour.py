@@ -63,8 +63,8 @@ def test_the_first_hour(given: dict[str, list[str]]) -> None:
     # Train: one line first, an evaluation at the end, and little on the disk.
     said = run(*given["train noisynet-dqn atari/pong"]).splitlines()
     assert re.fullmatch(
-        rf"noisynet-dqn on atari/pong: device \S+, compute \S+, \d+ threads?, 400 frames, in {PONG}, "
-        r"\d+\.\d MB on disk",
+        r"noisynet-dqn on atari/pong: device \S+, compute \S+, \d+ threads?, 400 frames, "
+        rf"in {PONG}, \d+\.\d MB on disk",
         said[0],
     )
     assert re.fullmatch(rf"finished: 400 frames, score -?\d+\.\d\d, in {PONG}", said[-1])
