@@ -37,14 +37,7 @@ class WorkersFailed(RunError):  # noqa: N818 - says what happened
 
 @dataclass
 class Progress:
-    """What a worker has reported so far; its slot may be slightly ahead.
-
-    Attributes:
-        steps: agent steps.
-        updates: updates of the shared weights.
-        dropped: updates dropped because their gradient was not finite.
-        dropped_in_a_row: dropped updates since the last one that was made.
-    """
+    """What a worker has reported so far; its slot may be slightly ahead."""
 
     steps: int = 0
     updates: int = 0
@@ -56,14 +49,6 @@ class AsyncTrainer:
     """Trains an actor-critic agent in worker processes that share their weights.
 
     Workers stop together at every step at which the run is saved or evaluated.
-
-    Args:
-        agent: receives the shared weights at every stop.
-        spec: specification of the environment.
-        folder: the run folder.
-        log: receives metrics.
-        patience_seconds: longest time between two heartbeats of a worker.
-        environment: a function that makes the environment; None for the configured name.
 
     Attributes:
         shared: weights, statistics and counters.
@@ -144,9 +129,6 @@ class AsyncTrainer:
 
     def advance(self, stop: Callable[[], bool]) -> Generator[None, None, None]:
         """Train, and yield at every stop; all workers are waiting then.
-
-        Args:
-            stop: asked several times a second; true stops the workers early.
 
         Raises:
             WorkersFailed: a worker died too often; the others are stopped.

@@ -179,10 +179,6 @@ def open_run_folder(path: Path, config: AnyConfig) -> RunFolder:
 def try_build(config: AnyConfig, environment: EnvironmentLike | None = None) -> None:
     """Make the environment and the agent of a run once, and nothing on disk.
 
-    Args:
-        config: configuration of the run.
-        environment: the object or the function that it is given; None for the configured name.
-
     Raises:
         ValueError: one of them does not accept its settings, such as an unknown Gymnasium id.
         ImportError: a package is missing.
@@ -202,11 +198,6 @@ def load_agent(
     """Load the agent of a run's newest checkpoint; return it with its training frames.
 
     The run folder is not changed.
-
-    Args:
-        path: the run folder.
-        device: device of the network.
-        environment: the object or the function that the run was given; None for a name.
     """
     folder = RunFolder(path)
     if not folder.config_path.exists():

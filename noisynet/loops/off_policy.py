@@ -17,13 +17,7 @@ from noisynet.replay import FrameStore, PrioritisedReplay, TransitionBatch, Unif
 
 @dataclass(frozen=True)
 class Tick:
-    """One step of all environments.
-
-    Attributes:
-        steps: agent steps of the run so far.
-        finished: episodes that ended in this tick.
-        learnt: updates made in this tick.
-    """
+    """One step of all environments."""
 
     steps: int
     finished: list[FinishedEpisode]
@@ -32,12 +26,6 @@ class Tick:
 
 class OffPolicyLoop:
     """Acts, stores and learns; iterate over `run()`, and leave it after any tick.
-
-    Args:
-        settings: configuration of the run.
-        agent: the agent to train.
-        environment: training environments.
-        store: storage of the replay.
 
     Attributes:
         steps: agent steps so far.

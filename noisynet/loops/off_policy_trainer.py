@@ -32,13 +32,6 @@ class OffPolicyTrainer:
     Once the budget is spent the replay is no longer needed: checkpoints leave it out, and `finish`
     deletes its files. A run that is continued with a longer budget fills a new one.
 
-    Args:
-        agent: the agent to train.
-        environment: training environments.
-        folder: the run folder.
-        log: receives metrics.
-        keep_replay: whether checkpoints and the folder keep the replay of a finished run.
-
     Attributes:
         loop: the training loop, made by `start` or `restore`.
     """

@@ -48,15 +48,6 @@ class Outcome:
 class Run:
     """Trains in a run folder, and saves everything that resuming needs.
 
-    Args:
-        trainer: what trains.
-        config: configuration of the run.
-        spec: specification of the environment.
-        folder: the run folder; the caller holds its lock.
-        log: writes metrics and messages.
-        stop: whether to stop; a run that stops is saved first.
-        environment: the object or the function to evaluate on; None for the configured name.
-
     Attributes:
         checkpointed_at: step of the newest checkpoint, −1 before the first.
         score: score of the last evaluation, None before the first.

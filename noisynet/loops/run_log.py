@@ -36,12 +36,6 @@ class Observer:
 class RunLog:
     """Writes the metrics of a run and notifies its observers.
 
-    Args:
-        folder: the run folder.
-        frames_per_step: frames of the environment per agent step.
-        period_steps: agent steps between two rows of training metrics.
-        observers: are notified of everything.
-
     Attributes:
         evaluated_at: frames of the last evaluation, 0 before the first.
     """
@@ -121,14 +115,7 @@ class RunLog:
         sigma: Mapping[str, float],
         more: Mapping[str, float] | None = None,
     ) -> None:
-        """Write a row of training metrics with the means since the previous row.
-
-        Args:
-            steps: agent steps of the run so far.
-            updates: updates so far.
-            sigma: Σ̄ of each noisy layer.
-            more: further numbers by name.
-        """
+        """Write a row of training metrics with the means since the previous row."""
         means = {
             name: float(np.mean(values)) if values else None
             for name, values in self._measures.items()

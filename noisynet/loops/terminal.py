@@ -29,13 +29,7 @@ _SYMBOLS: Final = {
 
 
 class Lines(Observer):
-    """Prints evaluations, messages and, once a minute, the progress; for output to a file.
-
-    Args:
-        frames: budget of the run.
-        say: prints a line.
-        clock: the time in seconds.
-    """
+    """Prints evaluations, messages and, once a minute, the progress; for output to a file."""
 
     def __init__(
         self,
@@ -66,12 +60,7 @@ class Lines(Observer):
 
 
 class Terminal(Observer):
-    """A progress bar and below it the latest metrics, in 80 columns; a third line for workers.
-
-    Args:
-        frames: budget of the run.
-        console: console to print to; None for standard error.
-    """
+    """A progress bar and below it the latest metrics, in 80 columns; a third line for workers."""
 
     def __init__(self, frames: int, console: Console | None = None) -> None:
         self._console = console or Console(stderr=True)

@@ -80,11 +80,6 @@ class Columns:
     with fewer slots grow. All disk space is reserved at once if the system can (`posix_fallocate`).
     Otherwise the files are sparse, and a disk that fills up later kills the process (SIGBUS).
 
-    Args:
-        layout: layout of a row; a slot holds one row.
-        slots: number of slots.
-        folder: folder of the files; None for memory.
-
     Raises:
         ValueError: the folder has another layout, or a file is missing or truncated.
         OSError: the disk has not enough space for the full size.

@@ -16,9 +16,6 @@ class SumTree:
     Node 1 is the root; the children of node k are 2k and 2k + 1. A node is always computed as the
     sum of its children, never by a difference, so the tree is a function of its leaves: restoring
     the leaves restores every bit.
-
-    Args:
-        size: number of leaves.
     """
 
     def __init__(self, size: int) -> None:

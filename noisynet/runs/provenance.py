@@ -14,11 +14,7 @@ _PACKAGES: Final = ("noisynet", "torch", "numpy", "numba", "gymnasium", "ale-py"
 
 
 def describe_machine(device: str) -> dict[str, Any]:
-    """Return what this process runs on, JSON-able.
-
-    Args:
-        device: device of the networks.
-    """
+    """Return what this process runs on, JSON-able."""
     return {
         "versions": {"python": platform.python_version(), **_installed()},
         "commit": _commit(),

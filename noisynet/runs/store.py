@@ -55,11 +55,7 @@ class RunMismatch(RunError):  # noqa: N818 - says what happened
 
 
 class RunFolder:
-    """The files of one run. The constructor does not access the disk.
-
-    Attributes:
-        path: The folder.
-    """
+    """The files of one run. The constructor does not access the disk."""
 
     def __init__(self, path: Path | str) -> None:
         self.path = Path(path)
@@ -228,12 +224,7 @@ def find_run_folders(path: Path) -> Iterator[Path]:
 
 
 def compare_configs(stored: Any, given: Any) -> list[Difference]:
-    """The settings on which two configurations, as JSON, disagree.
-
-    Args:
-        stored: The one of a run folder.
-        given: The one of a command.
-    """
+    """The settings on which two configurations, as JSON, disagree."""
     before, now = flatten(stored), flatten(given)
     found = []
     for key in dict.fromkeys([*now, *before]):
