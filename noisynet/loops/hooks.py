@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from noisynet.config import ActorCriticConfig, Config
+from noisynet.config import ActorCriticConfig, Config, NoisyRollouts, NoisyWeights
 from noisynet.extras import extra
 from noisynet.loops.run_log import Observer
 from noisynet.runs import RunFolder, read_metrics
@@ -45,7 +45,9 @@ class TensorBoard(Observer):
             from torch.utils.tensorboard import SummaryWriter
         self._make_writer = SummaryWriter
         self._folder, self._config = folder, config
-        self._score_noise = getattr(config.exploration, "evaluation", None)
+        self._score_noise: str | None = None
+        if isinstance(config.exploration, NoisyWeights | NoisyRollouts):
+            self._score_noise = config.exploration.evaluation
         self._writer: SummaryWriter | None = None
 
     def started(self, frames: int) -> None:

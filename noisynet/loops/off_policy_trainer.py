@@ -48,7 +48,7 @@ class OffPolicyTrainer:
         keep_replay: bool = False,
     ) -> None:
         self.agent, self.environment, self.folder, self.log = agent, environment, folder, log
-        self.keep_replay = keep_replay
+        self.keep_replay, self._saved_replay = keep_replay, True
         self._checkpoint_rows = _rows_between_checkpoints(agent.config, environment)
 
     def start(self) -> None:
