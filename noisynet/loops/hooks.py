@@ -92,7 +92,7 @@ class TensorBoard(Observer):
             for key, value in settings.items()
         }
         for summary in hparams(plain, {_SCORE: 0.0}):
-            self._writer._get_file_writer().add_summary(summary)  # type: ignore[no-untyped-call]
+            self._writer._get_file_writer().add_summary(summary)
 
     def _add(self, name: str, value: float, row: dict[str, Any]) -> None:
         assert self._writer is not None, "started must be called first"

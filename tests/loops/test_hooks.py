@@ -98,7 +98,8 @@ def test_every_agent_has_its_score_return_length_and_settings_under_the_same_tag
         outcome = train(config, folder, observers=[board])
     board.close()
     found = curves(folder.path)
-    assert found["evaluation/score"] == [(120, pytest.approx(outcome.score))]
+    ((frames, score),) = found["evaluation/score"]
+    assert (frames, outcome.score) == (120, pytest.approx(score))
     common = {"return", "return_mean_100", "length_mean_100", "loss", "steps_per_second"}
     assert {f"train/{name}" for name in common} <= set(found)
     assert found["train/length_mean_100"][-1] == (120, 4.0)
