@@ -35,13 +35,7 @@ _EXTRAS: Final = {
 
 @dataclass(frozen=True)
 class Finding:
-    """The result of one check.
-
-    Attributes:
-        subject: what was checked.
-        ok: whether it works; an extra that is not installed does.
-        result: a version, a measurement, or what to do.
-    """
+    """The result of one check."""
 
     subject: str
     ok: bool

@@ -65,14 +65,7 @@ def counted(traces: Sequence[Trace]) -> list[Trace]:
 
 
 class Stacks:
-    """The newest `stack` frames of each environment; zeros before the first of an episode.
-
-    Args:
-        environment: the environments.
-
-    Attributes:
-        observation: the stacks [N, stack, *frame].
-    """
+    """The newest `stack` frames of each environment; zeros before the first of an episode."""
 
     def __init__(self, environment: Environment) -> None:
         spec = environment.spec
@@ -161,14 +154,7 @@ def evaluation_modes(
 ) -> Iterator[tuple[Literal["on", "off"], EvaluationResult]]:
     """Evaluate an agent in each of its modes; a plain agent has only noise "off".
 
-    Args:
-        agent: the agent, with its latest weights.
-        training_frames: training frames so far.
-        frames: frames to play in each mode; None for the configured number, unless `episodes` is
-            given.
-        episodes: episodes to play in each mode.
-        stop: asked at every step; true raises `InterruptedError`.
-        environment: see `make_configured_environment`.
+    Without frames and episodes, the configured number of frames is played.
     """
     if frames is None and episodes is None:
         frames = agent.config.evaluation.frames

@@ -86,10 +86,11 @@ def list_runs(
 
 
 def show_run(run: Run) -> None:
-    """Show a run: its progress, evaluations, size on disk, and the settings of its own."""
+    """Show a run: progress, evaluations, size on disk, what made it, and its own settings."""
     from noisynet.config import ConfigError, build_config
     from noisynet.runs import RunError, RunFolder, read_metrics
     from noisynet.runs.encoding import flatten
+    from noisynet.runs.provenance import format_bytes
 
     folder = RunFolder(run)
     if not folder.config_path.exists():
@@ -104,7 +105,12 @@ def show_run(run: Run) -> None:
     for key in ("agent", "environment", "seed", "state", "frames", "of", "score", "updated"):
         show(f"{key:<12} {_cell(described[key])}")
     show(f"{'checkpoints':<12} {', '.join(checkpoints) or '-'}")
-    show(f"{'on disk':<12} {size / 1e6:,.1f} MB")
+    show(f"{'on disk':<12} {format_bytes(size)}")
+    for made in folder.read_made_by():
+        versions = ", ".join(f"{name} {number}" for name, number in made["versions"].items())
+        show(f"{'made by':<12} {versions}; commit {made['commit'] or '-'}")
+        machine = f"{made['machine']}, {made['processor']}, {made['cores']} cores, {made['system']}"
+        show(f"{'':<12} device {made['device']} of {machine}")
     evaluations = [row for row in rows if row["kind"] == "evaluation"]
     if evaluations:
         show("\nevaluations")

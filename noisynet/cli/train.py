@@ -51,6 +51,12 @@ def train(
     ] = None,
     device: Device = "auto",
     tensorboard: TensorBoard = True,
+    keep_replay: Annotated[
+        bool,
+        typer.Option(
+            "--keep-replay", help="Keep the replay of the finished run, for a longer budget."
+        ),
+    ] = False,
 ) -> None:
     """Train an agent. The same command resumes an interrupted run."""
     config = configure(
@@ -90,13 +96,13 @@ def train(
                     observers=observers,
                     stop=stop,
                     patience_seconds=patience or PATIENCE_SECONDS,
+                    keep_replay=keep_replay,
                 )
     if not outcome.finished:
         received = stop.signal or signal.SIGINT
         say(f"interrupted at frame {outcome.frames:,} and saved; the same command resumes it")
         raise typer.Exit(128 + received)
-    score = "no evaluation yet" if outcome.score is None else f"score {outcome.score:.2f}"
-    say(f"finished: {outcome.frames:,} frames, {score}, in {folder.path}")
+    say(f"finished: {outcome.frames:,} frames, score {outcome.score:.2f}, in {folder.path}")
 
 
 @contextmanager
@@ -107,20 +113,23 @@ def _observers(
     hook, threading.excepthook = threading.excepthook, _ignore_disk_errors
     from noisynet.loops.terminal import Lines, Terminal
 
-    observers: list[Any] = [Terminal(config.frames)] if sys.stdout.isatty() else [Lines(say)]
+    shown: Lines | Terminal = Lines(config.frames, say)
+    if sys.stdout.isatty():
+        shown = Terminal(config.frames)
+    observers: list[Any] = [shown]
     if tensorboard:
         from noisynet.loops.hooks import TensorBoard
 
         try:
-            board = TensorBoard(folder)
+            board = TensorBoard(folder, config)
         except ImportError as error:
             say(f"training without TensorBoard: {error}")
         else:
             observers.append(board)
             closing.append(board.close)
-    if isinstance(observers[0], Terminal):
-        observers[0].start()
-        closing.append(observers[0].stop)
+    if isinstance(shown, Terminal):
+        shown.start()
+        closing.append(shown.stop)
     try:
         yield observers
     finally:

@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from noisynet.loops.episodes import FinishedEpisode
     from noisynet.loops.launch import load_agent, open_run, open_run_folder, train, try_build
     from noisynet.loops.off_policy import OffPolicyLoop
-    from noisynet.loops.process import has_large_images
     from noisynet.loops.run import Outcome, Run
     from noisynet.loops.run_log import Observer
     from noisynet.loops.supervisor import PATIENCE_SECONDS, Health, Phase
@@ -29,7 +28,6 @@ __all__ = [
     "Phase",
     "Run",
     "WorkersFailed",
-    "has_large_images",
     "load_agent",
     "open_run",
     "open_run_folder",
@@ -44,7 +42,6 @@ __getattr__ = lazy_attributes(
         "episodes": ["FinishedEpisode"],
         "launch": ["load_agent", "open_run", "open_run_folder", "train", "try_build"],
         "off_policy": ["OffPolicyLoop"],
-        "process": ["has_large_images"],
         "run": ["Outcome", "Run"],
         "run_log": ["Observer"],
         "supervisor": ["PATIENCE_SECONDS", "Health", "Phase"],

@@ -37,14 +37,7 @@ class WorkersFailed(RunError):  # noqa: N818 - says what happened
 
 @dataclass
 class Progress:
-    """What a worker has reported so far; its slot may be slightly ahead.
-
-    Attributes:
-        steps: agent steps.
-        updates: updates of the shared weights.
-        dropped: updates dropped because their gradient was not finite.
-        dropped_in_a_row: dropped updates since the last one that was made.
-    """
+    """What a worker has reported so far; its slot may be slightly ahead."""
 
     steps: int = 0
     updates: int = 0
@@ -56,14 +49,6 @@ class AsyncTrainer:
     """Trains an actor-critic agent in worker processes that share their weights.
 
     Workers stop together at every step at which the run is saved or evaluated.
-
-    Args:
-        agent: receives the shared weights at every stop.
-        spec: specification of the environment.
-        folder: the run folder.
-        log: receives metrics.
-        patience_seconds: longest time between two heartbeats of a worker.
-        environment: a function that makes the environment; None for the configured name.
 
     Attributes:
         shared: weights, statistics and counters.
@@ -96,6 +81,16 @@ class AsyncTrainer:
         self._logged_steps = 0
         self._steps_at_checkpoint = 0
         self._health_at = 0.0
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether the budget is spent."""
+        return self.steps >= self.total_steps
+
+    @property
+    def disk_bytes(self) -> int:
+        """Size of two checkpoints, of weights and statistics."""
+        return 4 * self.shared.parameters.nbytes
 
     @property
     def deterministic(self) -> bool:
@@ -135,14 +130,11 @@ class AsyncTrainer:
     def advance(self, stop: Callable[[], bool]) -> Generator[None, None, None]:
         """Train, and yield at every stop; all workers are waiting then.
 
-        Args:
-            stop: asked several times a second; true stops the workers early.
-
         Raises:
             WorkersFailed: a worker died too often; the others are stopped.
             NonFiniteLoss: too many consecutive updates of a worker were dropped.
         """
-        if self.steps >= self.total_steps:
+        if self.is_finished:
             return
         self.supervisor = Supervisor(
             self.shared,
@@ -155,7 +147,7 @@ class AsyncTrainer:
         )
         try:
             with self.supervisor:
-                while self.steps < self.total_steps:
+                while not self.is_finished:
                     self.supervisor.release(self._next_stop())
                     self._wait_until_stopped(self.supervisor, stop)
                     yield
@@ -169,6 +161,12 @@ class AsyncTrainer:
             self._health_at = now
             self.supervisor.poll(0.0)
             self.log.workers(self.supervisor.health())
+
+    def start(self) -> None:
+        """Do nothing: workers start when training does."""
+
+    def finish(self) -> None:
+        """Do nothing: there is no replay."""
 
     def close(self) -> None:
         """Release the shared memory."""

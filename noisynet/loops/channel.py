@@ -14,9 +14,6 @@ _CHUNK: Final = 1 << 18
 class Channel:
     """One end of a connection. A message is a kind, one letter, and a body.
 
-    Args:
-        connection: socket of this end.
-
     Attributes:
         closed: whether the other end is closed and everything it sent was read.
     """

@@ -18,14 +18,7 @@ from noisynet.runs import RunDamaged
 
 @dataclass(frozen=True)
 class FinishedEpisode:
-    """An episode that has ended.
-
-    Attributes:
-        env: index of the environment in the run.
-        number: index of the episode in that environment.
-        score: undiscounted, unclipped return.
-        steps: length in agent steps.
-    """
+    """An episode that has ended."""
 
     env: int
     number: int
@@ -35,14 +28,7 @@ class FinishedEpisode:
 
 @dataclass
 class RunningEpisode:
-    """An episode in progress. Its seed and actions are enough to replay it.
-
-    Attributes:
-        number: index of the episode in its environment.
-        seed: seed that it was started with.
-        actions: actions so far.
-        score: undiscounted, unclipped return so far.
-    """
+    """An episode in progress. Its seed and actions are enough to replay it."""
 
     number: int
     seed: int
@@ -82,12 +68,7 @@ class Episodes:
         return self.stacks.observation
 
     def start(self, envs: Iterable[int], first_number: int = 0) -> NDArray[Any]:
-        """Start the next episode of each given environment; return the first frames [N, *frame].
-
-        Args:
-            envs: indices of the environments.
-            first_number: number of an environment's first episode.
-        """
+        """Start the next episode of each given environment; return the first frames [N, *frame]."""
         seeds: list[int | None] = [None] * self.environment.num_envs
         for env in envs:
             number = self.running[env].number + 1 if env < len(self.running) else first_number
@@ -135,11 +116,6 @@ class Episodes:
         beat: Callable[[], None] = lambda: None,
     ) -> None:
         """Load what `tensors` and `state` returned, and replay the running episodes.
-
-        Args:
-            tensors: actions.
-            state: the rest.
-            beat: called at every step.
 
         Raises:
             RunDamaged: the environments do not show the same observations.

@@ -4,17 +4,29 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+from noisynet.config import ActorCriticConfig, Config, NoisyRollouts, NoisyWeights
 from noisynet.extras import extra
 from noisynet.loops.run_log import Observer
 from noisynet.runs import RunFolder, read_metrics
+from noisynet.runs.encoding import flatten
 
 if TYPE_CHECKING:
     from torch.utils.tensorboard import SummaryWriter
 
-_CURVES: Final = (
-    *("score_last", "score_mean_100", "loss", "policy_loss", "value_loss", "entropy"),
-    *("dropped_updates", "worker_deaths"),
-)
+_SCORE: Final = "evaluation/score"
+_TAGS: Final = {
+    "score_last": "train/return",
+    "score_mean_100": "train/return_mean_100",
+    "length_mean_100": "train/length_mean_100",
+    **{
+        name: f"train/{name}"
+        for name in (
+            *("loss", "policy_loss", "value_loss", "q_mean", "gradient_norm", "entropy", "epsilon"),
+            *("dropped_updates", "worker_deaths"),
+        )
+    },
+}
+"""Tags of the numbers in a row of training metrics; a row has those of its agent."""
 
 
 class TensorBoard(Observer):
@@ -22,54 +34,65 @@ class TensorBoard(Observer):
 
     Args:
         folder: the run folder.
+        config: configuration of the run; its settings are the hyper-parameters.
 
     Raises:
         ImportError: the package `tensorboard` is missing.
     """
 
-    def __init__(self, folder: RunFolder) -> None:
+    def __init__(self, folder: RunFolder, config: Config | ActorCriticConfig) -> None:
         with extra("tensorboard"):
             from torch.utils.tensorboard import SummaryWriter
         self._make_writer = SummaryWriter
-        self._folder = folder
+        self._folder, self._config = folder, config
+        self._score_noise: str | None = None
+        if isinstance(config.exploration, NoisyWeights | NoisyRollouts):
+            self._score_noise = config.exploration.evaluation
         self._writer: SummaryWriter | None = None
 
     def started(self, frames: int) -> None:
         """Open the event file; hide the events after `frames`, which will be written again."""
         self._writer = self._make_writer(str(self._folder.path / "tensorboard"), purge_step=frames)
+        self._add_settings()
         # That hides events at this very frame, too; those in the logs are written again.
-        now = [
-            row for row in read_metrics(self._folder.metrics_path) if row.get("frames") == frames
-        ]
-        for row in now:
-            if row["kind"] == "train":
-                self._add_training(row)
-            elif row["kind"] == "evaluation":
+        timed = read_metrics(self._folder.timing_path)
+        speeds = {row["frames"]: row["steps_per_second"] for row in timed if row["kind"] == "train"}
+        for row in read_metrics(self._folder.metrics_path):
+            if row.get("frames") == frames and row["kind"] == "train":
+                self.logged(row, speeds[frames])
+            elif row.get("frames") == frames and row["kind"] == "evaluation":
                 self.evaluated(row)
-        timed = [
-            row for row in read_metrics(self._folder.timing_path) if row.get("frames") == frames
-        ]
-        for row in [row for row in timed if row["kind"] == "train"][-1:]:
-            self._add("train/steps_per_second", row["steps_per_second"], row)
-        self._flush()
 
     def logged(self, row: dict[str, Any], steps_per_second: float) -> None:
         """Write a row of training metrics."""
-        self._add_training(row)
+        for key, tag in _TAGS.items():
+            if row.get(key) is not None:
+                self._add(tag, row[key], row)
+        for layer, sigma in row["sigma"].items():
+            self._add(f"sigma/{layer}", sigma, row)
         self._add("train/steps_per_second", steps_per_second, row)
         self._flush()
 
     def evaluated(self, row: dict[str, Any]) -> None:
-        """Write the score of an evaluation."""
-        self._add(f"evaluation/noise_{row['noise']}", row["score"], row)
+        """Write the score of an evaluation; for noisy agents also the score of each mode."""
+        if self._score_noise in (None, row["noise"]):
+            self._add(_SCORE, row["score"], row)
+        if self._score_noise is not None:
+            self._add(f"evaluation/score_noise_{row['noise']}", row["score"], row)
         self._flush()
 
-    def _add_training(self, row: dict[str, Any]) -> None:
-        for key in _CURVES:
-            if row.get(key) is not None:
-                self._add(f"train/{key}", row[key], row)
-        for layer, sigma in row["sigma"].items():
-            self._add(f"sigma/{layer}", sigma, row)
+    def _add_settings(self) -> None:
+        """Write the hyper-parameters, as torch's `add_hparams` would to a folder of its own."""
+        from torch.utils.tensorboard.summary import hparams
+
+        assert self._writer is not None
+        settings = flatten(self._config.model_dump(mode="json"))
+        plain = {
+            key: value if isinstance(value, bool | int | float | str) else str(value)
+            for key, value in settings.items()
+        }
+        for summary in hparams(plain, {_SCORE: 0.0}):
+            self._writer._get_file_writer().add_summary(summary)
 
     def _add(self, name: str, value: float, row: dict[str, Any]) -> None:
         assert self._writer is not None, "started must be called first"

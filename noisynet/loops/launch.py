@@ -21,6 +21,7 @@ from noisynet.loops.run_log import Observer, RunLog
 from noisynet.loops.supervisor import PATIENCE_SECONDS
 from noisynet.runs import CHANGEABLE_SETTINGS, RunError, RunFolder, RunMismatch, load_newest
 from noisynet.runs.encoding import flatten
+from noisynet.runs.provenance import describe_machine, format_bytes
 
 AnyConfig: TypeAlias = Config | ActorCriticConfig
 
@@ -34,6 +35,7 @@ def train(
     stop: Callable[[], bool] = lambda: False,
     patience_seconds: float = PATIENCE_SECONDS,
     environment: EnvironmentLike | None = None,
+    keep_replay: bool = False,
 ) -> Outcome:
     """Train to the end of the budget, starting from the newest checkpoint in the folder.
 
@@ -48,6 +50,8 @@ def train(
         environment: an environment object, or a function that makes one, whose `environment_name`
             the configuration has; None for the configured name. Training and evaluation share an
             object. A3C needs a function, which its processes import.
+        keep_replay: whether a value agent's replay is kept when the budget is spent. Without it, a
+            longer budget later continues with an empty replay.
 
     Raises:
         NonFiniteLoss: the loss became NaN or infinite; the last checkpoint is kept.
@@ -57,7 +61,9 @@ def train(
         StorageError: a metric, or two checkpoints in a row, could not be written.
         RunDamaged: the files of the folder do not match its checkpoints.
     """
-    with open_run(config, folder, device, observers, stop, patience_seconds, environment) as run:
+    with open_run(
+        config, folder, device, observers, stop, patience_seconds, environment, keep_replay
+    ) as run:
         return run.run()
 
 
@@ -70,6 +76,7 @@ def open_run(
     stop: Callable[[], bool] = lambda: False,
     patience_seconds: float = PATIENCE_SECONDS,
     environment: EnvironmentLike | None = None,
+    keep_replay: bool = False,
 ) -> Iterator[Run]:
     """Build a run and restore its newest checkpoint; the arguments are those of `train`.
 
@@ -91,20 +98,22 @@ def open_run(
             agent = make_agent(config, spec, device)
             log = RunLog(folder, spec.frames_per_step, config.log_period_steps, observers)
             resources.callback(log.close)
-            for text in filter(None, (_description(agent, threads), note, _warning(games))):
-                log.message(text)
             trainer: Trainer
             if isinstance(agent, ValueAgent):
-                trainer = OffPolicyTrainer(agent, games, folder, log)
+                trainer = OffPolicyTrainer(agent, games, folder, log, keep_replay)
             else:
-                games.close()  # every worker has its own
                 trainer = AsyncTrainer(agent, spec, folder, log, patience_seconds, environment)
                 resources.callback(trainer.close)
+            for text in filter(None, (_description(trainer, folder), note, _warning(games))):
+                log.message(text)
+            if isinstance(trainer, AsyncTrainer):
+                games.close()  # every worker has its own
             run = Run(trainer, config, spec, folder, log, stop, environment)
             run.resume()
-            changed = {"frames": config.frames, "threads": threads}
-            if any(stored.get(key) != value for key, value in changed.items()):
-                folder.write_config({**stored, **changed})
+            made_by = describe_machine(_device_name(agent.device))
+            folder.write_config(
+                {**stored, "frames": config.frames, "threads": threads}, made_by=made_by
+            )
         except BaseException:
             resources.close()
             folder.remove_if_unused()
@@ -112,13 +121,21 @@ def open_run(
         yield run
 
 
-def _description(agent: Agent, threads: int) -> str:
-    compute = getattr(agent, "compute", "torch")
-    plural = "" if threads == 1 else "s"
+def _description(trainer: Trainer, folder: RunFolder) -> str:
+    """The first line of a run."""
+    agent, config = trainer.agent, trainer.agent.config
+    compute, threads = getattr(agent, "compute", "torch"), config.threads
     return (
-        f"{agent.config.agent} on {agent.config.environment}: device {agent.device}, "
-        f"compute {compute}, {threads} thread{plural}"
+        f"{config.agent} on {config.environment}: device {agent.device}, compute {compute}, "
+        f"{threads} thread{'' if threads == 1 else 's'}, {config.frames:,} frames, in "
+        f"{folder.path}, {format_bytes(trainer.disk_bytes)} on disk"
     )
+
+
+def _device_name(device: torch.device) -> str:
+    if device.type == "cuda":
+        return f"{device} ({torch.cuda.get_device_name(device)})"
+    return str(device)
 
 
 def _warning(games: Environment) -> str | None:
@@ -135,7 +152,8 @@ def open_run_folder(path: Path, config: AnyConfig) -> RunFolder:
     """Open the folder of a run, or make it if it does not exist.
 
     Raises:
-        RunMismatch: the folder belongs to another run, or to another version of noisynet.
+        RunMismatch: the folder belongs to another run, to one with a longer budget, or to another
+            version of noisynet.
         RunDamaged: its config.json is not JSON.
         StorageError: the disk cannot be read or written.
     """
@@ -147,15 +165,19 @@ def open_run_folder(path: Path, config: AnyConfig) -> RunFolder:
             raise _other_version(folder, f"it has no {', '.join(unknown)}")
     given = config.model_dump(mode="json")
     must_match = [key for key in given if key not in CHANGEABLE_SETTINGS]
-    return RunFolder.create_or_open(path, given, must_match=must_match)
+    opened = RunFolder.create_or_open(path, given, must_match=must_match)
+    budget = opened.read_config()["frames"]
+    if budget > config.frames:
+        raise RunMismatch(
+            f"{path} has a budget of {budget:,} frames: expected at least as many, got "
+            f"{config.frames:,}; settings such as an annealed learning rate depend on it. Give "
+            f"--frames {budget} or more, or choose another --out or --name"
+        )
+    return opened
 
 
 def try_build(config: AnyConfig, environment: EnvironmentLike | None = None) -> None:
     """Make the environment and the agent of a run once, and nothing on disk.
-
-    Args:
-        config: configuration of the run.
-        environment: the object or the function that it is given; None for the configured name.
 
     Raises:
         ValueError: one of them does not accept its settings, such as an unknown Gymnasium id.
@@ -176,11 +198,6 @@ def load_agent(
     """Load the agent of a run's newest checkpoint; return it with its training frames.
 
     The run folder is not changed.
-
-    Args:
-        path: the run folder.
-        device: device of the network.
-        environment: the object or the function that the run was given; None for a name.
     """
     folder = RunFolder(path)
     if not folder.config_path.exists():

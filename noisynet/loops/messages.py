@@ -72,7 +72,7 @@ class RolloutReport:
         updates: updates of the worker so far.
         dropped: updates dropped so far because their gradient was not finite.
         not_finite: the tensor because of which this update was dropped, if it was.
-        measures: of the update: loss, policy_loss, value_loss, entropy.
+        measures: of the update: its losses, the entropy and the norm of the gradient.
         finished: episodes that ended: environment, number, score, steps.
         sigma: Σ̄ of each noisy layer, if a row of metrics is due.
     """

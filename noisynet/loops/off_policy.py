@@ -17,13 +17,7 @@ from noisynet.replay import FrameStore, PrioritisedReplay, TransitionBatch, Unif
 
 @dataclass(frozen=True)
 class Tick:
-    """One step of all environments.
-
-    Attributes:
-        steps: agent steps of the run so far.
-        finished: episodes that ended in this tick.
-        learnt: updates made in this tick.
-    """
+    """One step of all environments."""
 
     steps: int
     finished: list[FinishedEpisode]
@@ -33,11 +27,10 @@ class Tick:
 class OffPolicyLoop:
     """Acts, stores and learns; iterate over `run()`, and leave it after any tick.
 
-    Args:
-        settings: configuration of the run.
-        agent: the agent to train.
-        environment: training environments.
-        store: storage of the replay.
+    Attributes:
+        steps: agent steps so far.
+        total_steps: agent steps of the budget.
+        starts_steps: updates begin after this step; later than configured while a replay refills.
     """
 
     def __init__(
@@ -53,7 +46,7 @@ class OffPolicyLoop:
             self.replay = PrioritisedReplay(store, alpha=settings.replay.alpha)
         self.stream = numpy_stream(settings.seed, "replay")
         self.episodes = Episodes(environment, settings.seed)
-        self.steps = 0
+        self.steps, self.starts_steps = 0, settings.learning.starts_steps
         self.total_steps = -(-settings.frames // environment.spec.frames_per_step)
 
     def run(self) -> Iterator[Tick]:
@@ -75,7 +68,7 @@ class OffPolicyLoop:
         """Make the updates and target copies that are due in this tick."""
         learning, learnt = self.config.learning, []
         for step in range(self.steps + 1, self.steps + self.environment.num_envs + 1):
-            if step <= learning.starts_steps:
+            if step <= self.starts_steps:
                 continue
             if step % learning.update_period_steps == 0:
                 batch = self._sample()

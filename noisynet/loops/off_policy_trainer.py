@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -10,12 +11,13 @@ from typing import Any, Final
 import torch
 
 from noisynet.agents import ValueAgent
-from noisynet.config import Config
+from noisynet.agents.exploration import epsilon_at
+from noisynet.config import Config, EpsilonGreedy
 from noisynet.envs import Environment
 from noisynet.layers import sigma_summary
 from noisynet.loops.off_policy import OffPolicyLoop, Tick
 from noisynet.loops.run_log import RunLog
-from noisynet.replay import FrameStore
+from noisynet.replay import FrameStore, RowLayout
 from noisynet.runs import RunDamaged, RunFolder
 from noisynet.runs.files import storage_errors
 from noisynet.state_dicts import add_prefix, strip_prefix
@@ -27,27 +29,54 @@ SCHEMA: Final = "value-agent/5"
 class OffPolicyTrainer:
     """Trains a value agent with replay files in the run folder.
 
-    Args:
-        agent: the agent to train.
-        environment: training environments.
-        folder: the run folder.
-        log: receives metrics.
+    Once the budget is spent the replay is no longer needed: checkpoints leave it out, and `finish`
+    deletes its files. A run that is continued with a longer budget fills a new one.
 
     Attributes:
-        loop: the training loop.
-        store: storage of the replay.
+        loop: the training loop, made by `start` or `restore`.
     """
 
     deterministic: Final = True
+    loop: OffPolicyLoop
 
     def __init__(
-        self, agent: ValueAgent, environment: Environment, folder: RunFolder, log: RunLog
+        self,
+        agent: ValueAgent,
+        environment: Environment,
+        folder: RunFolder,
+        log: RunLog,
+        keep_replay: bool = False,
     ) -> None:
         self.agent, self.environment, self.folder, self.log = agent, environment, folder, log
-        self.store = _make_store(agent.config, environment, folder.replay_path)
-        self.loop = OffPolicyLoop(agent.config, agent, environment, self.store)
+        self.keep_replay, self._saved_replay = keep_replay, True
         self._checkpoint_rows = _rows_between_checkpoints(agent.config, environment)
-        self._rows_at_checkpoint = self.store.written.copy()
+
+    def start(self) -> None:
+        """Make the loop of a new run."""
+        self._make_loop(self.folder.replay_path)
+
+    def _make_loop(self, replay: Path | None) -> None:
+        store = _make_store(self.agent.config, self.environment, replay)
+        self.loop = OffPolicyLoop(self.agent.config, self.agent, self.environment, store)
+        self._rows_at_checkpoint = store.written.copy()
+
+    @property
+    def store(self) -> FrameStore:
+        """The storage of the replay."""
+        return self.loop.store
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether the budget is spent."""
+        return self.loop.steps >= self.loop.total_steps
+
+    @property
+    def disk_bytes(self) -> int:
+        """Size of the replay while the run trains, and of two checkpoints."""
+        spec, config = self.environment.spec, self.agent.config
+        row = RowLayout(spec.frame_shape, spec.frame_dtype, spec.num_actions).nbytes
+        checkpoint = sum(tensor.nbytes for tensor in self.agent.tensors().values())
+        return row * config.num_envs * _ring_rows(config, self.environment) + 2 * checkpoint
 
     @property
     def steps(self) -> int:
@@ -80,14 +109,23 @@ class OffPolicyTrainer:
         for episode in tick.finished:
             self.log.add_episode(episode, tick.steps)
         if self.log.row_is_due(tick.steps - self.environment.num_envs, tick.steps):
-            self.log.add_row(tick.steps, self.updates, sigma_summary(self.agent.online))
+            exploration, more = self.agent.config.exploration, {}
+            if isinstance(exploration, EpsilonGreedy):
+                starts = self.agent.config.learning.starts_steps
+                more["epsilon"] = epsilon_at(exploration, tick.steps, starts)
+            self.log.add_row(tick.steps, self.updates, sigma_summary(self.agent.online), more)
 
     def snapshot(self) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
         """Return the tensors and the JSON-able state that resuming needs; sync the replay files."""
         self._rows_at_checkpoint = self.store.written.copy()
-        with storage_errors("sync the replay in", self.folder.replay_path):
-            self.store.flush()
         tensors, state = snapshot_loop(self.loop)
+        if self.is_finished and not self.keep_replay:
+            tensors.pop("priorities", None)
+            state["replay"] = None
+        else:
+            with storage_errors("sync the replay in", self.folder.replay_path):
+                self.store.flush()
+        self._saved_replay = state["replay"] is not None
         return tensors, {"loop": state}
 
     def restore(self, tensors: dict[str, torch.Tensor], state: dict[str, Any]) -> None:
@@ -97,10 +135,42 @@ class OffPolicyTrainer:
             RunDamaged: the replay files are not those of the snapshot, or the environments do not
                 show the stored frames.
         """
-        with _replay_damage(self.folder.replay_path):
-            restore_loop(self.loop, tensors, state["loop"])
-        self.loop.episodes.restore(tensors, state["loop"]["episodes"])
+        state, path = state["loop"], self.folder.replay_path
+        self._saved_replay = state["replay"] is not None
+        if self._saved_replay:
+            if not path.exists():
+                raise RunDamaged(f"{path} does not exist: restore the replay from a backup")
+            self._make_loop(path)
+            with _replay_damage(path):
+                restore_loop(self.loop, tensors, state)
+            self.loop.episodes.restore(tensors, state["episodes"])
+        else:
+            self._make_loop(None)
+            if state["steps"] < self.loop.total_steps:
+                _delete(path)  # what a killed process may have left
+                self._make_loop(path)
+            restore_loop(self.loop, tensors, state)
+            self.loop.episodes.restore(tensors, state["episodes"])
+            if not self.is_finished:
+                self._refill()
         self._rows_at_checkpoint = self.store.written.copy()
+
+    def _refill(self) -> None:
+        """Continue with an empty replay; updates wait as they do in a new run."""
+        wait = self.agent.config.learning.starts_steps
+        self.loop.starts_steps = self.steps + wait
+        for env, episode in enumerate(self.loop.episodes.running):
+            age = len(episode.actions)
+            self.store.begin_within(env, self.loop.episodes.observation[env], age)
+        self.log.message(
+            f"the replay was deleted when this run finished (no --keep-replay): it refills, and "
+            f"learning continues after {wait:,} steps"
+        )
+
+    def finish(self) -> None:
+        """Delete the replay of a finished run, unless the newest checkpoint refers to it."""
+        if not self._saved_replay:
+            _delete(self.folder.replay_path)
 
 
 def snapshot_loop(loop: OffPolicyLoop) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
@@ -111,6 +181,7 @@ def snapshot_loop(loop: OffPolicyLoop) -> tuple[dict[str, torch.Tensor], dict[st
         tensors["priorities"] = torch.from_numpy(replay.pop("priorities"))
     return tensors, {
         "steps": loop.steps,
+        "starts_steps": loop.starts_steps,
         "agent": loop.agent.state(),
         "replay": replay,
         "stream": loop.stream.bit_generator.state,
@@ -123,29 +194,55 @@ def restore_loop(
 ) -> None:
     """Load what `snapshot_loop` returned, except the running episodes."""
     loop.agent.restore(strip_prefix("agent.", tensors), state["agent"])
-    replay = dict(state["replay"])
-    if "priorities" in tensors:
-        replay["priorities"] = tensors["priorities"].numpy()
-    loop.replay.restore(replay)
+    if state["replay"] is not None:
+        replay = dict(state["replay"])
+        if "priorities" in tensors:
+            replay["priorities"] = tensors["priorities"].numpy()
+        loop.replay.restore(replay)
     loop.stream.bit_generator.state = state["stream"]
     loop.steps = state["steps"]
+    loop.starts_steps = state.get("starts_steps", loop.starts_steps)
 
 
-def _make_store(config: Config, environment: Environment, path: Path) -> FrameStore:
-    """Open the replay files, large enough for what two checkpoints refer to."""
-    spec, learning = environment.spec, config.learning
-    with storage_errors("make the replay in", path), _replay_damage(path):
+def _make_store(config: Config, environment: Environment, path: Path | None) -> FrameStore:
+    """Open the replay files; without a path, the smallest store in memory, for a finished run."""
+    spec, n_step = environment.spec, config.learning.n_step
+    where = path or Path()
+    with storage_errors("make the replay in", where), _replay_damage(where):
         return FrameStore(
-            max(config.replay.capacity_steps, config.num_envs * (spec.stack + learning.n_step)),
+            max(config.replay.capacity_steps, config.num_envs * (spec.stack + n_step)),
             spec.frame_shape,
             frame_dtype=spec.frame_dtype,
             num_actions=spec.num_actions,
             num_envs=config.num_envs,
             stack=spec.stack,
-            n_step=learning.n_step,
-            slack_rows=2 * (_rows_between_checkpoints(config, environment) + 2),
+            n_step=n_step,
+            slack_rows=_slack_rows(config, environment),
+            most_rows=_ring_rows(config, environment) if path else 0,
             folder=path,
         )
+
+
+def _ring_rows(config: Config, environment: Environment) -> int:
+    """Rows of one environment: the window and its slack, or fewer if the budget has fewer.
+
+    At worst every step is an episode, which takes two rows. A refilled replay begins with a stack.
+    """
+    spec, n_step = environment.spec, config.learning.n_step
+    least = spec.stack + n_step
+    window = max(config.replay.capacity_steps // config.num_envs, least)
+    steps = -(-config.frames // (spec.frames_per_step * config.num_envs))
+    return min(window + _slack_rows(config, environment) + least, 2 * steps + least)
+
+
+def _slack_rows(config: Config, environment: Environment) -> int:
+    return 2 * (_rows_between_checkpoints(config, environment) + 2)
+
+
+def _delete(path: Path) -> None:
+    with storage_errors("delete the replay in", path):
+        if path.exists():
+            shutil.rmtree(path)
 
 
 @contextmanager

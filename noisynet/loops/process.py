@@ -47,11 +47,6 @@ def default_threads(config: Config | ActorCriticConfig, spec: EnvironmentSpec) -
 def choose_threads(given: int | None, stored: int | None, default: int) -> tuple[int, str]:
     """Choose the number of torch threads of a run.
 
-    Args:
-        given: number in the configuration; None leaves it open.
-        stored: number in the run folder; None for a new run.
-        default: number that this machine would use.
-
     Returns:
         The number, and a note for the user if it is not the stored or not the default one.
     """

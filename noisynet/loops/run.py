@@ -48,15 +48,6 @@ class Outcome:
 class Run:
     """Trains in a run folder, and saves everything that resuming needs.
 
-    Args:
-        trainer: what trains.
-        config: configuration of the run.
-        spec: specification of the environment.
-        folder: the run folder; the caller holds its lock.
-        log: writes metrics and messages.
-        stop: whether to stop; a run that stops is saved first.
-        environment: the object or the function to evaluate on; None for the configured name.
-
     Attributes:
         checkpointed_at: step of the newest checkpoint, −1 before the first.
         score: score of the last evaluation, None before the first.
@@ -77,7 +68,6 @@ class Run:
         self.environment = environment
         self.checkpointed_at = -1
         self.score: float | None = None
-        self._evaluations = 0
         self._failed_checkpoints = 0
 
     @property
@@ -127,16 +117,29 @@ class Run:
             raise
         while self.steps > self.checkpointed_at:  # a second failure in a row ends the run
             self.checkpoint()
+        if finished:
+            try:
+                self.trainer.finish()
+            except StorageError as error:
+                self.log.message(str(error))
         return finished
 
     def _evaluate_if_due(self) -> None:
-        """Play the evaluation protocol if its period has passed, and save the run."""
-        due = self.frames // self.config.evaluation.period_frames
-        if due <= self._evaluations:
+        """Play the evaluation protocol if its period has passed or the run ends, and save the run.
+
+        An evaluation at the end of the budget, off the schedule, is no longer than the training.
+        """
+        protocol, before = self.config.evaluation, self.log.evaluated_at
+        scheduled = self.frames // protocol.period_frames > before // protocol.period_frames
+        if not scheduled and (not self.trainer.is_finished or self.frames == before):
             return
         started, agent, rows = time.monotonic(), self.trainer.agent, []
         for noise, result in evaluation_modes(
-            agent, self.frames, stop=self._poll_and_stop, environment=self.environment
+            agent,
+            self.frames,
+            protocol.frames if scheduled else min(protocol.frames, self.frames),
+            stop=self._poll_and_stop,
+            environment=self.environment,
         ):
             write_traces(self.folder.traces_path, self.frames, result.traces, noise=noise)
             rows.append(
@@ -154,7 +157,6 @@ class Run:
                 self.score = result.score
         # Only now: an interrupted evaluation leaves no row and is played again.
         self.log.add_evaluation(rows, time.monotonic() - started)
-        self._evaluations = due
         self.checkpoint()  # so that a long evaluation is never repeated
         self.log.restart_clock(self.steps)
 
@@ -191,7 +193,7 @@ class Run:
                     f"expected finite tensors after update {self.trainer.updates}, got NaN or "
                     f"infinite values: first in {name!r}"
                 )
-        state |= self.log.state() | {"evaluations": self._evaluations, "score": self.score}
+        state |= self.log.state() | {"score": self.score}
         save_checkpoint(
             self.folder.checkpoints_path,
             Checkpoint(self.steps, tensors, state),
@@ -200,7 +202,7 @@ class Run:
         self.folder.write_status("running", frames=self.frames, score=self.score)
 
     def resume(self) -> None:
-        """Restore the newest checkpoint that verifies, if there is one."""
+        """Restore the newest checkpoint that verifies, or start a new run."""
         checkpoint, skipped = load_newest(
             self.folder.checkpoints_path, **checkpoint_identity(self.config, self.spec)
         )
@@ -214,21 +216,21 @@ class Run:
                     f"{self.folder.path} has metrics but no checkpoints: restore them from a "
                     "backup, or move the run folder away to start again"
                 )
+            self.trainer.start()
             return
-        self.trainer.restore(checkpoint.tensors, checkpoint.state)
-        self.log.restore(checkpoint.state)
-        self._evaluations, self.score = checkpoint.state["evaluations"], checkpoint.state["score"]
-        self.checkpointed_at = checkpoint.step
         if checkpoint.step:
             how = (
                 ""
                 if self.trainer.deterministic
-                else (
-                    "; workers are asynchronous, so the result is not bit-identical to that of an "
-                    "uninterrupted run"
-                )
+                else "; workers are asynchronous, so the result is not bit-identical to that of an "
+                "uninterrupted run"
             )
-            self.log.message(f"resuming from frame {self.frames:,}{how}")
+            frames = checkpoint.step * self.spec.frames_per_step
+            self.log.message(f"resuming from frame {frames:,}{how}")
+        self.trainer.restore(checkpoint.tensors, checkpoint.state)
+        self.log.restore(checkpoint.state)
+        self.score = checkpoint.state["score"]
+        self.checkpointed_at = checkpoint.step
 
 
 def checkpoint_identity(

@@ -36,11 +36,8 @@ class Observer:
 class RunLog:
     """Writes the metrics of a run and notifies its observers.
 
-    Args:
-        folder: the run folder.
-        frames_per_step: frames of the environment per agent step.
-        period_steps: agent steps between two rows of training metrics.
-        observers: are notified of everything.
+    Attributes:
+        evaluated_at: frames of the last evaluation, 0 before the first.
     """
 
     def __init__(
@@ -56,7 +53,9 @@ class RunLog:
         self.metrics = MetricsLog(folder.metrics_path)
         self.timing = MetricsLog(folder.timing_path)
         self._measures: dict[str, list[float]] = {"loss": []}
-        self._scores: list[float] = []  # of the last 100 episodes
+        self.evaluated_at = 0
+        self._scores: list[float] = []  # of the last 100 episodes, as are their lengths
+        self._lengths: list[int] = []
         self._finished_episodes = 0
         self._clock = (time.monotonic(), 0)
 
@@ -93,6 +92,7 @@ class RunLog:
         """Write the row of an episode that ended at `steps`."""
         self._finished_episodes += 1
         self._scores = [*self._scores[-99:], episode.score]
+        self._lengths = [*self._lengths[-99:], episode.steps]
         self.metrics.append(
             {
                 "kind": "episode",
@@ -113,16 +113,9 @@ class RunLog:
         steps: int,
         updates: int,
         sigma: Mapping[str, float],
-        counts: Mapping[str, int] | None = None,
+        more: Mapping[str, float] | None = None,
     ) -> None:
-        """Write a row of training metrics with the means since the previous row.
-
-        Args:
-            steps: agent steps of the run so far.
-            updates: updates so far.
-            sigma: Σ̄ of each noisy layer.
-            counts: further counters by name.
-        """
+        """Write a row of training metrics with the means since the previous row."""
         means = {
             name: float(np.mean(values)) if values else None
             for name, values in self._measures.items()
@@ -135,9 +128,10 @@ class RunLog:
             "episodes": self._finished_episodes,
             "score_last": self._scores[-1] if self._scores else None,
             "score_mean_100": float(np.mean(self._scores)) if self._scores else None,
+            "length_mean_100": float(np.mean(self._lengths)) if self._lengths else None,
             **means,
             "sigma": dict(sigma),
-            **(counts or {}),
+            **(more or {}),
         }
         self._measures = {name: [] for name in self._measures}
         self.metrics.append(row)
@@ -160,7 +154,8 @@ class RunLog:
         for row in rows:
             self.metrics.append(row)
             self._notify(lambda observer: observer.evaluated(row))  # noqa: B023 - called at once
-        self.timing.append({"kind": "evaluation", "frames": rows[0]["frames"], "seconds": seconds})
+        self.evaluated_at = rows[0]["frames"]
+        self.timing.append({"kind": "evaluation", "frames": self.evaluated_at, "seconds": seconds})
 
     # --- state -----------------------------------------------------------------------------------
 
@@ -170,24 +165,24 @@ class RunLog:
             "metrics_offset": self.metrics.offset(),
             "measures": self._measures,
             "scores": self._scores,
+            "lengths": self._lengths,
             "finished_episodes": self._finished_episodes,
         }
 
     def restore(self, state: dict[str, Any]) -> None:
         """Return to a checkpoint: later rows and traces are dropped and will be written again."""
         self.metrics.truncate(state["metrics_offset"])
-        self._drop_unlogged_traces()
-        self._measures, self._scores = state["measures"], state["scores"]
-        self._finished_episodes = state["finished_episodes"]
-
-    def _drop_unlogged_traces(self) -> None:
-        """With several workers the next evaluation may be at another frame than the lost one."""
         rows = read_metrics(self.folder.metrics_path)
         logged = {(row["frames"], row["noise"]) for row in rows if row["kind"] == "evaluation"}
+        self.evaluated_at = max((frames for frames, _ in logged), default=0)
+        # With several workers the next evaluation may be at another frame than the lost one.
         for file in list_traces(self.folder.traces_path):
             if (file.evaluation, file.noise) not in logged:
                 with storage_errors("remove", file.path):
                     file.path.unlink()
+        self._measures, self._scores = state["measures"], state["scores"]
+        self._lengths = state.get("lengths", [])
+        self._finished_episodes = state["finished_episodes"]
 
     def _notify(self, call: Callable[[Observer], None]) -> None:
         """Call every observer; drop one whose files fail, so that it cannot stop the run."""

@@ -27,11 +27,7 @@ END: Final = -1
 
 
 class Slot:
-    """The counters of one worker; only that worker writes them while it runs.
-
-    Args:
-        words: the slot's memory, int64.
-    """
+    """The counters of one worker; only that worker writes them while it runs."""
 
     def __init__(self, words: NDArray[np.int64]) -> None:
         self._words = words
@@ -91,11 +87,6 @@ class Slot:
 
 class SharedState:
     """The shared memory, mapped into this process.
-
-    Args:
-        descriptor: descriptor of the memory, from the process that created it.
-        workers: number of slots.
-        size: number of parameters.
 
     Attributes:
         descriptor: to be passed to the workers.

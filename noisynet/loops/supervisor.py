@@ -79,13 +79,7 @@ class Death:
 
 @dataclass(frozen=True)
 class Health:
-    """Condition of a worker.
-
-    Attributes:
-        phase: its phase.
-        steps: its agent steps so far.
-        deaths: how often it has died.
-    """
+    """Condition of a worker."""
 
     phase: Phase
     steps: int

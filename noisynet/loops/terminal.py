@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Callable, Sequence
+from statistics import fmean
 from typing import Any, Final
 
 from rich.console import Console, Group
@@ -13,6 +15,9 @@ from rich.text import Text
 
 from noisynet.loops.run_log import Observer
 from noisynet.loops.supervisor import Health, Phase
+
+LINE_SECONDS: Final = 60.0
+"""Without a terminal, the progress is printed so long after the last line."""
 
 _SYMBOLS: Final = {
     Phase.STARTING: "◌",
@@ -24,43 +29,51 @@ _SYMBOLS: Final = {
 
 
 class Lines(Observer):
-    """Prints evaluations and messages, one per line; for output that is not a terminal.
+    """Prints evaluations, messages and, once a minute, the progress; for output to a file."""
 
-    Args:
-        say: prints a line.
-    """
+    def __init__(
+        self,
+        frames: int,
+        say: Callable[[str], None],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._frames, self._say, self._clock = frames, say, clock
+        self._said_at = clock()
 
-    def __init__(self, say: Callable[[str], None]) -> None:
-        self._say = say
+    def logged(self, row: dict[str, Any], steps_per_second: float) -> None:
+        """Print the progress if a minute has passed since the last line."""
+        if self._clock() - self._said_at >= LINE_SECONDS:
+            done = f"frame {row['frames']:,} of {self._frames:,}"
+            self._print("  ".join([done, f"{steps_per_second:,.0f} steps/s", *_numbers(row)]))
 
     def evaluated(self, row: dict[str, Any]) -> None:
         """Print the score."""
-        self._say(evaluation_line(row))
+        self._print(evaluation_line(row))
 
     def noted(self, message: str) -> None:
         """Print the message."""
-        self._say(message)
+        self._print(message)
+
+    def _print(self, line: str) -> None:
+        self._say(line)
+        self._said_at = self._clock()
 
 
 class Terminal(Observer):
-    """A progress bar, with a line below it for the workers of a run.
-
-    Args:
-        frames: budget of the run.
-        console: console to print to; None for standard error.
-    """
+    """A progress bar and below it the latest metrics, in 80 columns; a third line for workers."""
 
     def __init__(self, frames: int, console: Console | None = None) -> None:
         self._console = console or Console(stderr=True)
         self._progress = Progress(
             TextColumn("{task.completed:,}/{task.total:,} frames"),
-            BarColumn(),
+            BarColumn(None),
             TextColumn("{task.fields[speed]} steps/s"),
             TimeRemainingColumn(),
-            TextColumn("{task.fields[numbers]}"),
             console=self._console,
+            expand=True,
         )
-        self._task = self._progress.add_task("", total=frames, speed="-", numbers="")
+        self._task = self._progress.add_task("", total=frames, speed="-")
+        self._numbers, self._workers = "", ""
         self._live = Live(self._progress, console=self._console)
 
     def start(self) -> None:
@@ -77,22 +90,20 @@ class Terminal(Observer):
 
     def logged(self, row: dict[str, Any], steps_per_second: float) -> None:
         """Move the bar and show the latest metrics."""
-        numbers = [
-            f"{name} {row[key]:.3g}"
-            for name, key in (("return", "score_last"), ("loss", "loss"), ("entropy", "entropy"))
-            if row.get(key) is not None
-        ]
-        numbers += [f"Σ̄ {layer} {sigma:.4f}" for layer, sigma in row["sigma"].items()]
-        self._progress.update(
-            self._task,
-            completed=row["frames"],
-            speed=f"{steps_per_second:.0f}",
-            numbers="  ".join(numbers),
-        )
+        speed = f"{steps_per_second:,.0f}"
+        self._progress.update(self._task, completed=row["frames"], speed=speed)
+        self._numbers = "  ".join(_numbers(row))
+        self._refresh()
 
     def watched(self, workers: Sequence[Health]) -> None:
         """Show the state of each worker."""
-        self._live.update(Group(self._progress, Text(workers_line(workers))))
+        self._workers = workers_line(workers)
+        self._refresh()
+
+    def _refresh(self) -> None:
+        lines = [line for line in (self._numbers, self._workers) if line]
+        texts = [Text(line, no_wrap=True, overflow="ellipsis") for line in lines]
+        self._live.update(Group(self._progress, *texts))
 
     def evaluated(self, row: dict[str, Any]) -> None:
         """Print the score above the progress bar."""
@@ -101,6 +112,16 @@ class Terminal(Observer):
     def noted(self, message: str) -> None:
         """Print the message above the progress bar."""
         self._console.print(message, highlight=False, markup=False, soft_wrap=True)
+
+
+def _numbers(row: dict[str, Any]) -> list[str]:
+    """Format the metrics of a row of training; Σ̄ is the mean over layers."""
+    names = {"return": "score_last", "mean": "score_mean_100", "loss": "loss"}
+    names |= {"entropy": "entropy", "ε": "epsilon"}
+    found = [f"{name} {row[key]:.3g}" for name, key in names.items() if row.get(key) is not None]
+    if row["sigma"]:
+        found.append(f"Σ̄ {fmean(row['sigma'].values()):.4f}")
+    return found
 
 
 def evaluation_line(row: dict[str, Any]) -> str:

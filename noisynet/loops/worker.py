@@ -41,18 +41,7 @@ class Orphaned(Exception):  # noqa: N818 - says what happened
 
 
 class Worker:
-    """Plays roll-outs and updates the shared weights until the parent tells it to stop.
-
-    Args:
-        settings: configuration of the run.
-        shared: weights, statistics and counters.
-        channel: channel to the parent.
-        number: number of the worker.
-        incarnation: how many processes of this worker have died while running.
-        device: device of the network.
-        snapshot: snapshot of an earlier process to resume from.
-        environment: a function that makes the environment; None for the configured name.
-    """
+    """Plays roll-outs and updates the shared weights until the parent tells it to stop."""
 
     def __init__(
         self,
@@ -133,6 +122,7 @@ class Worker:
             "policy_loss": learnt.policy_loss,
             "value_loss": learnt.value_loss,
             "entropy": learnt.entropy,
+            "gradient_norm": learnt.gradient_norm,
         }
         self._report(finished, measures, None if learnt.finite else self._not_finite())
 
@@ -205,14 +195,7 @@ class Worker:
 
 
 def run_worker(setup: WorkerSetup, memory: int, channel: Channel, parent: int) -> None:
-    """Run a worker until the parent exits or tells it to.
-
-    Args:
-        setup: which worker, of which run.
-        memory: descriptor of the shared memory.
-        channel: channel to the parent.
-        parent: the parent's pid.
-    """
+    """Run a worker until the parent exits or tells it to."""
     config = load_config(setup.config)
     assert isinstance(config, ActorCriticConfig)
     torch.set_num_threads(config.threads or 1)

@@ -76,14 +76,9 @@ class RowLayout:
 class Columns:
     """Arrays with one entry per slot, each in a file of its own if there is a folder.
 
-    `layout.json` is written last. A folder without it was not completed and is made again. All disk
-    space is reserved at once if the system can (`posix_fallocate`). Otherwise the files are sparse,
-    and a disk that fills up later kills the process (SIGBUS).
-
-    Args:
-        layout: layout of a row; a slot holds one row.
-        slots: number of slots.
-        folder: folder of the files; None for memory.
+    `layout.json` is written last. A folder without it was not completed and is made again. Files
+    with fewer slots grow. All disk space is reserved at once if the system can (`posix_fallocate`).
+    Otherwise the files are sparse, and a disk that fills up later kills the process (SIGBUS).
 
     Raises:
         ValueError: the folder has another layout, or a file is missing or truncated.
@@ -125,34 +120,35 @@ class Columns:
 
 
 def _open_files(layout: RowLayout, slots: int, folder: Path) -> dict[str, mmap.mmap]:
-    """Map the file of every column; make the files if the folder is new, else check them."""
+    """Map the file of every column; make the files if the folder is new, else check or grow them.
+
+    Files that grow keep their rows: as long as a ring has not wrapped, row r of a longer ring is in
+    the same slot. `layout.json` follows the files, which may therefore be longer than it says.
+    """
     folder.mkdir(parents=True, exist_ok=True)
-    columns = layout.columns()
-    description = {
-        "version": _FORMAT_VERSION,
-        "slots": slots,
-        "columns": {name: [dtype.str, items] for name, (dtype, items) in columns.items()},
-    }
-    sizes = {
-        folder / f"{name}.bin": slots * items * dtype.itemsize
-        for name, (dtype, items) in columns.items()
+    columns = {name: [dtype.str, items] for name, (dtype, items) in layout.columns().items()}
+    description = {"version": _FORMAT_VERSION, "slots": slots, "columns": columns}
+    row_bytes = {
+        folder / f"{name}.bin": items * dtype.itemsize
+        for name, (dtype, items) in layout.columns().items()
     }
     exists = (folder / _LAYOUT_FILE).exists()
-    if exists:
-        _check_existing(folder, description, sizes)
-    needed, free = sum(sizes.values()), shutil.disk_usage(folder).free
+    found_slots = _check_existing(folder, description, row_bytes) if exists else 0
+    needed, free = slots * sum(row_bytes.values()), shutil.disk_usage(folder).free
     # Blocks that the files already have are used again, or freed first.
-    owned = sum(path.stat().st_blocks * 512 for path in sizes if path.exists())
+    owned = sum(path.stat().st_blocks * 512 for path in row_bytes if path.exists())
     if needed > free + owned:
         raise _no_space(folder, needed)
     try:
-        maps = {path.stem: _map_file(path, size, exists) for path, size in sizes.items()}
+        maps = {
+            path.stem: _map_file(path, slots * size, exists) for path, size in row_bytes.items()
+        }
     except OSError as error:
         if not exists:
-            for path in sizes:
+            for path in row_bytes:
                 path.unlink(missing_ok=True)
         raise _no_space(folder, needed) if error.errno == errno.ENOSPC else error from error
-    if not exists:
+    if found_slots < slots:
         unfinished = folder / f"{_LAYOUT_FILE}.tmp"
         with unfinished.open("w") as file:
             json.dump(description, file)
@@ -162,20 +158,23 @@ def _open_files(layout: RowLayout, slots: int, folder: Path) -> dict[str, mmap.m
     return maps
 
 
-def _check_existing(folder: Path, expected: dict[str, Any], sizes: dict[Path, int]) -> None:
+def _check_existing(folder: Path, expected: dict[str, Any], row_bytes: dict[Path, int]) -> int:
+    """Check the files against `layout.json`; return the number of their slots."""
     found = _read_description(folder / _LAYOUT_FILE)
-    if found != expected:
-        keys = sorted(key for key in expected if found.get(key) != expected[key])
+    keys = [key for key in ("version", "columns") if found.get(key) != expected[key]]
+    if keys:
         differences = "; ".join(f"{k}: expected {expected[k]}, found {found.get(k)}" for k in keys)
         raise ValueError(
             f"{folder} has a replay of another layout ({differences}): use the settings that it "
             "was made with, or another folder"
         )
-    for path, size in sizes.items():
-        actual = path.stat().st_size if path.exists() else None
-        if actual != size:
-            found_size = "no file" if actual is None else f"{actual:,} bytes"
-            raise _damaged(f"{path} should have {size:,} bytes, found {found_size}")
+    slots: int = found["slots"]
+    for path, size in row_bytes.items():
+        actual = path.stat().st_size if path.exists() else -1
+        if actual < slots * size:
+            found_size = "no file" if actual < 0 else f"{actual:,} bytes"
+            raise _damaged(f"{path} should have {slots * size:,} bytes, found {found_size}")
+    return slots
 
 
 def _read_description(path: Path) -> dict[str, Any]:
@@ -210,7 +209,8 @@ def _map_file(path: Path, size: int, exists: bool) -> mmap.mmap:
     flags = os.O_RDWR if exists else os.O_RDWR | os.O_CREAT | os.O_TRUNC
     descriptor = os.open(path, flags, 0o644)
     try:
-        os.ftruncate(descriptor, size)
+        if os.fstat(descriptor).st_size < size:
+            os.ftruncate(descriptor, size)
         if hasattr(os, "posix_fallocate"):  # macOS has none
             os.posix_fallocate(descriptor, 0, size)
         return mmap.mmap(descriptor, size)

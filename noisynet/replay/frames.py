@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +37,8 @@ class FrameStore:
         stack: frames in an observation; those before an episode's first frame are zeros.
         n_step: steps over which returns are summed.
         slack_rows: additional rows of each ring, see above.
+        most_rows: rows that an environment will have in all, if that is known: a ring of so many
+            never wraps, and is the same as a longer one. It may be raised for an existing folder.
         folder: folder of the memory-mapped files; None for memory. A folder that already has rows
             counts as empty until `restore`.
     """
@@ -51,6 +54,7 @@ class FrameStore:
         stack: int = 4,
         n_step: int = 1,
         slack_rows: int = 0,
+        most_rows: int | None = None,
         folder: Path | str | None = None,
     ) -> None:
         for name, value, least in (
@@ -72,6 +76,8 @@ class FrameStore:
         self.n_step = n_step
         self.window_rows = capacity // num_envs
         self.ring_rows = self.window_rows + slack_rows + stack + n_step
+        if most_rows is not None:
+            self.ring_rows = min(self.ring_rows, max(most_rows, stack + n_step))
         self.folder = None if folder is None else Path(folder)
         slots = num_envs * self.ring_rows
         self.columns = Columns(self.layout, slots, self.folder)
@@ -84,7 +90,7 @@ class FrameStore:
     @property
     def nbytes(self) -> int:
         """Bytes of all columns; the size on disk, without `layout.json`."""
-        return sum(array.nbytes for array in self.columns.arrays.values())
+        return self.layout.nbytes * self.num_envs * self.ring_rows
 
     def slots(self, env: IntArray | int, row: IntArray) -> IntArray:
         """Return the slots of rows of environments; the arrays are broadcast.
@@ -109,6 +115,20 @@ class FrameStore:
                 "append(..., episode_over=True) before begin"
             )
         self._put(env, self._checked(frame), age=0)
+        self.running[env] = True
+
+    def begin_within(self, env: int, frames: Sequence[Array], age: int) -> None:
+        """Start with an episode of environment `env` that is already running.
+
+        Args:
+            env: index of the environment; it has no rows yet.
+            frames: newest frames of the current observation, at most `stack`, the newest last.
+            age: steps of the episode so far.
+        """
+        self._check_env(env)
+        for before in reversed(range(min(len(frames), age + 1))):
+            slot = self._put(env, self._checked(frames[-1 - before]), age - before)
+            self._checksums[slot] = self.columns.checksum(slot)
         self.running[env] = True
 
     def append(
@@ -242,7 +262,8 @@ class FrameStore:
             ValueError: the layout differs, or rows of the state's window were overwritten or
                 changed.
         """
-        if state["layout"] != self._layout():
+        # A ring that has not wrapped may be longer now; one that has fails the check of serials.
+        if {**state["layout"], "ring_rows": self.ring_rows} != self._layout():
             raise ValueError(
                 f"expected a state of a store with {self._layout()}, got {state['layout']}: make "
                 "the store with the settings of the state"

@@ -48,11 +48,6 @@ class PrioritisedReplay:
         """Sample a batch, one transition from each of B equal strata; valid until the next one.
 
         Weights are (N·P)^−β over their maximum in the batch; N cancels.
-
-        Args:
-            batch_size: number of transitions B.
-            rng: random stream.
-            beta: exponent of the importance weights, from 0 to 1, annealed by the caller.
         """
         if not 0.0 <= beta <= 1.0:
             raise ValueError(f"beta must be in [0, 1], got {beta}")

@@ -16,9 +16,6 @@ class SumTree:
     Node 1 is the root; the children of node k are 2k and 2k + 1. A node is always computed as the
     sum of its children, never by a difference, so the tree is a function of its leaves: restoring
     the leaves restores every bit.
-
-    Args:
-        size: number of leaves.
     """
 
     def __init__(self, size: int) -> None:
@@ -51,8 +48,9 @@ class SumTree:
             self._nodes[node] = self._nodes[2 * node] + self._nodes[2 * node + 1]
 
     def set_all(self, values: DoubleArray) -> None:
-        """Set all leaves to values [size]."""
-        self._nodes[self._first : self._first + self.size] = values
+        """Set the first leaves to values [≤ size], the rest to 0."""
+        self._nodes[self._first :] = 0.0
+        self._nodes[self._first : self._first + len(values)] = values
         self._sum_all()
 
     def find(self, mass: DoubleArray) -> IntArray:

@@ -42,11 +42,7 @@ class TransitionBatch:
 
 
 class BatchBuilder:
-    """Builds batches from the rows of a store, in buffers that it reuses.
-
-    Args:
-        store: storage of the rows.
-    """
+    """Builds batches from the rows of a store, in buffers that it reuses."""
 
     def __init__(self, store: FrameStore) -> None:
         self._store = store

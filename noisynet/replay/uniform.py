@@ -12,11 +12,7 @@ from noisynet.replay.transitions import BatchBuilder, TransitionBatch
 
 
 class UniformReplay:
-    """Samples all transitions with equal probability, with replacement.
-
-    Args:
-        store: storage of the transitions.
-    """
+    """Samples all transitions with equal probability, with replacement."""
 
     def __init__(self, store: FrameStore) -> None:
         self.store = store
@@ -28,10 +24,6 @@ class UniformReplay:
 
     def sample(self, batch_size: int, rng: np.random.Generator) -> TransitionBatch:
         """Sample a batch, valid until the next one.
-
-        Args:
-            batch_size: number of transitions B.
-            rng: random stream; the batch is a function of its state and the store.
 
         Raises:
             ValueError: the store has no complete transition yet.

@@ -62,6 +62,20 @@ class Protocol:
     evaluation_frames: int
     max_episode_frames: int
 
+    def point(self, frames: int) -> int:
+        """The number of the evaluation at `frames`, from 1; 0 before the first period.
+
+        The last one is at the end of the budget. With several environments an evaluation comes a
+        few frames after its period.
+        """
+        if frames >= self.budget_frames:
+            return -(-self.budget_frames // self.period_frames)
+        return frames // self.period_frames
+
+    def frames(self, point: int) -> int:
+        """The frames at which an evaluation is due: after every period, or at the end."""
+        return min(point * self.period_frames, self.budget_frames)
+
     def __str__(self) -> str:
         limit = f"{self.max_episode_frames:,} frames" if self.max_episode_frames else "no limit"
         return (
@@ -95,8 +109,8 @@ class Run:
         protocol: its budget and evaluations.
         settings: everything else in its configuration, by dotted key, as JSON.
         score_noise: the noise mode whose curve is the run's score.
-        curves: by noise mode, the score of each evaluation [K], the first after one period, NaN
-            where there is none; agents without noise have only "off".
+        curves: by noise mode, the score of each evaluation [K], after every period and at the
+            end, NaN where there is none; agents without noise have only "off".
         sigma: Σ̄ by layer, [SIGMA_POINTS]; NaN at points without a row.
         training_seconds: the duration of training, including work repeated after interruptions.
         evaluation_seconds: the duration of evaluations.
@@ -326,8 +340,9 @@ def _curves(
         if not math.isfinite(score):
             broken += 1
             continue
-        # With several environments an evaluation comes a few frames after its period.
-        found.setdefault(noise, {})[max(frames // protocol.period_frames, 1)] = score
+        # The end of an earlier, shorter budget was off the schedule, and has no point of its own.
+        if point := protocol.point(frames):
+            found.setdefault(noise, {}).setdefault(point, score)
         partial += not row.get("completed", True)
     remarks = []
     if partial:

@@ -74,7 +74,7 @@ def runs_table(analysis: Analysis) -> Table:
                 task,
                 run.seed,
                 run.state if study.is_complete(run) else f"{run.state}, incomplete",
-                len(run.curve) * study.period(contender) if scores.size else "no evaluation",
+                run.protocol.frames(len(run.curve)) if scores.size else "no evaluation",
                 scores.max() if scores.size else None,
                 scores[-1] if scores.size else None,
                 number_cell(run.steps_per_second, 0),

@@ -74,11 +74,13 @@ class Study:
 
     def points(self, contender: Contender) -> int:
         """How many evaluations a complete run of a contender has."""
-        return self.horizons[contender.style.kind] // self.period(contender)
+        kind = contender.style.kind
+        return self.protocols[kind].point(self.horizons[kind])
 
     def frames(self, contender: Contender) -> Floats:
         """The frames of a contender's evaluations: [K]."""
-        return np.arange(1, self.points(contender) + 1, dtype=np.float64) * self.period(contender)
+        due = self.protocols[contender.style.kind].frames
+        return np.array([due(point + 1) for point in range(self.points(contender))], np.float64)
 
     def is_complete(self, run: Run) -> bool:
         """Whether a run was evaluated at the horizon."""

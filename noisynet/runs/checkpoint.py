@@ -71,13 +71,7 @@ class Checkpoint:
 
 @dataclass(frozen=True)
 class Skipped:
-    """A checkpoint that was not used.
-
-    Attributes:
-        step: Its step.
-        path: Its current path.
-        reason: What is wrong with it, in one sentence.
-    """
+    """A checkpoint that was not used."""
 
     step: int
     path: Path
@@ -95,13 +89,6 @@ def save_checkpoint(
     """Write and sync a checkpoint, then remove all but the newest `keep` that verify.
 
     The caller holds the run's lock. A checkpoint of the same step is replaced.
-
-    Args:
-        folder: The run's `checkpoints/`; made if missing.
-        checkpoint: What to write.
-        schema: Version of the tensors and the state.
-        identity: What a run and its checkpoints have in common.
-        keep: Generations to keep, at least 2.
 
     Returns:
         The checkpoint's file.

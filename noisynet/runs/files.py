@@ -105,11 +105,6 @@ def sync_directory(path: Path) -> None:
 def write_atomically(path: Path, data: bytes, doing: str = "write") -> None:
     """Replace the content of `path`; a reader always finds either the old or the new content.
 
-    Args:
-        path: The file.
-        data: Its new content.
-        doing: What the error message calls this.
-
     Raises:
         StorageError: The write failed; `path` has the old or the new content, whole.
     """

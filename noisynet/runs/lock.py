@@ -23,13 +23,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Owner:
-    """The process that holds, or held, the lock of a run folder.
-
-    Attributes:
-        pid: Process id, on its own host.
-        host: Name of the machine.
-        since: Time at which it took the lock, ISO 8601 in UTC.
-    """
+    """The process that holds, or held, the lock of a run folder."""
 
     pid: int
     host: str

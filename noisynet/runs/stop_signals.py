@@ -9,14 +9,7 @@ from contextlib import contextmanager
 
 
 class StopRequest:
-    """Whether the process was asked to stop.
-
-    Args:
-        interrupt_twice: Raise KeyboardInterrupt on the second SIGINT.
-
-    Attributes:
-        received: The signals, in their order.
-    """
+    """Whether the process was asked to stop."""
 
     def __init__(self, *, interrupt_twice: bool = False) -> None:
         self.received: list[int] = []
@@ -52,10 +45,6 @@ def stop_on_signals(
 
     An ignored SIGHUP, as under `nohup`, stays ignored. Outside the main thread Python cannot
     install handlers, and the request is never made.
-
-    Args:
-        numbers: The signals to handle.
-        interrupt_twice: Raise KeyboardInterrupt on the second SIGINT.
     """
     request, before = StopRequest(interrupt_twice=interrupt_twice), {}
     if threading.current_thread() is threading.main_thread():

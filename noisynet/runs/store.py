@@ -28,6 +28,7 @@ CHANGEABLE_SETTINGS: Final = ("frames", "threads")
 """Settings that a resumed run may change. All others are part of its identity."""
 
 _LOCK_NAME = "run.lock"
+_MADE_BY = "made_by"  # in config.json, beside the settings
 _MISSING = object()
 
 
@@ -54,11 +55,7 @@ class RunMismatch(RunError):  # noqa: N818 - says what happened
 
 
 class RunFolder:
-    """The files of one run. The constructor does not access the disk.
-
-    Attributes:
-        path: The folder.
-    """
+    """The files of one run. The constructor does not access the disk."""
 
     def __init__(self, path: Path | str) -> None:
         self.path = Path(path)
@@ -102,7 +99,7 @@ class RunFolder:
                     if not folder.config_path.exists():
                         folder.write_config(config)
                         folder._is_new = True
-            for inner in (folder.traces_path, folder.replay_path, folder.checkpoints_path):
+            for inner in (folder.traces_path, folder.checkpoints_path):
                 inner.mkdir(exist_ok=True)
         _check_identity(folder, config, must_match)
         return folder
@@ -131,11 +128,31 @@ class RunFolder:
 
     def read_config(self) -> dict[str, Any]:
         """Return the settings in config.json."""
-        return _read_object(self.config_path)
+        config = _read_object(self.config_path)
+        config.pop(_MADE_BY, None)
+        return config
 
-    def write_config(self, config: Mapping[str, Any]) -> None:
-        """Replace config.json atomically."""
-        write_atomically(self.config_path, encode(config, indent=2) + b"\n")
+    def read_made_by(self) -> list[dict[str, Any]]:
+        """Return what the run was made by: versions, machine and device; one entry per change."""
+        found: list[dict[str, Any]] = _read_object(self.config_path).get(_MADE_BY, [])
+        return found
+
+    def write_config(
+        self, config: Mapping[str, Any], *, made_by: Mapping[str, Any] | None = None
+    ) -> None:
+        """Replace config.json atomically, unless nothing has changed.
+
+        Args:
+            config: settings of the run.
+            made_by: versions, machine and device of this process; added to those of earlier ones.
+        """
+        stored = _read_object(self.config_path) if self.config_path.exists() else None
+        makers = list((stored or {}).get(_MADE_BY, []))
+        if made_by is not None and dict(made_by) not in makers[-1:]:
+            makers.append(dict(made_by))
+        given = {**config, _MADE_BY: makers} if makers else dict(config)
+        if given != stored:
+            write_atomically(self.config_path, encode(given, indent=2) + b"\n")
 
     def lock(self) -> RunLock:
         """Take the folder's lock, or raise `RunLocked` at once."""
@@ -207,12 +224,7 @@ def find_run_folders(path: Path) -> Iterator[Path]:
 
 
 def compare_configs(stored: Any, given: Any) -> list[Difference]:
-    """The settings on which two configurations, as JSON, disagree.
-
-    Args:
-        stored: The one of a run folder.
-        given: The one of a command.
-    """
+    """The settings on which two configurations, as JSON, disagree."""
     before, now = flatten(stored), flatten(given)
     found = []
     for key in dict.fromkeys([*now, *before]):

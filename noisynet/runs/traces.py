@@ -59,13 +59,7 @@ class Trace:
 
 @dataclass(frozen=True, order=True)
 class TraceFile:
-    """The file with the traces of one evaluation.
-
-    Attributes:
-        evaluation: Training frames at the time of the evaluation.
-        noise: Whether the agent acted with noisy or with mean weights.
-        path: The file, for `read_traces`.
-    """
+    """The file with the traces of one evaluation."""
 
     evaluation: int
     noise: Noise
@@ -78,12 +72,6 @@ def write_traces(
     """Write the episodes of one evaluation to one file, atomically.
 
     Equal traces are equal bytes. An existing file is replaced.
-
-    Args:
-        folder: The run's `traces/`; made if missing.
-        evaluation: Training frames at the time of the evaluation.
-        traces: The episodes, each with this `evaluation` and `noise`; may be empty.
-        noise: Whether the agent acted with noisy or with mean weights.
 
     Returns:
         Path of the file.

@@ -83,6 +83,10 @@ def test_show_has_progress_evaluations_and_the_settings_of_the_run(
     assert ["network.hidden", "[16]", "[64,", "64]"] in lines
     assert not any(line[:1] == ["learning.discount"] for line in lines)  # as in the preset
     assert re.search(r"^on disk +\d+\.\d MB$", ended.output, re.M)
+    assert re.search(
+        r"^made by +python 3\.\S+, noisynet \S+, torch .*; commit \S+$", ended.output, re.M
+    )
+    assert re.search(r"^ +device cpu of .*, \d+ cores, ", ended.output, re.M)
 
 
 def test_show_of_no_run_names_the_command_that_lists_them(tmp_path: Path) -> None:

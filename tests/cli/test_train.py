@@ -21,7 +21,10 @@ def test_without_a_terminal_a_run_prints_its_evaluations_and_no_progress(
     run, said = trained
     lines = said.splitlines()
     pattern = r"frame (100|200): score -?\d+\.\d\d with noise (on|off), 10 episodes"
-    assert lines[0] == "noisynet-dqn on deep_sea/4: device cpu, compute kernels, 1 thread"
+    assert lines[0] == (
+        "noisynet-dqn on deep_sea/4: device cpu, compute kernels, 1 thread, 200 frames, in "
+        f"{run}, 0.1 MB on disk"
+    )
     assert all(re.fullmatch(pattern, line) for line in lines[1:-1])
     assert len(lines[1:-1]) == 4
     assert re.fullmatch(r"finished: 200 frames, score -?\d+\.\d\d, in .*seed-0", lines[-1])
@@ -35,9 +38,10 @@ def test_tensorboard_events_can_be_read(trained: tuple[Path, str]) -> None:
     accumulator = events.EventAccumulator(str(trained[0] / "tensorboard"))
     accumulator.Reload()
     tags = accumulator.Tags()["scalars"]
-    assert {"train/loss", "train/score_last", "train/score_mean_100"} <= set(tags)
-    assert {"evaluation/noise_on", "evaluation/noise_off", "sigma/head.q.0"} <= set(tags)
-    assert [event.step for event in accumulator.Scalars("evaluation/noise_on")] == [100, 200]
+    assert {"train/loss", "train/return", "train/return_mean_100"} <= set(tags)
+    assert {"train/length_mean_100", "train/steps_per_second", "sigma/head.q.0"} <= set(tags)
+    assert {"evaluation/score_noise_on", "evaluation/score_noise_off"} <= set(tags)
+    assert [event.step for event in accumulator.Scalars("evaluation/score")] == [100, 200]
     assert [event.step for event in accumulator.Scalars("sigma/head.q.0")] == [50, 100, 150, 200]
 
 

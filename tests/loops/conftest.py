@@ -182,7 +182,7 @@ class Bench:
 
     def command(self, kind: str, out: Path, *more: str) -> list[str]:
         """`noisynet train …` into the folder `out`/run."""
-        where = ["--out", str(out), "--name", "run", "--no-tensorboard"]
+        where = ["--out", str(out), "--name", "run", "--no-tensorboard", "--keep-replay"]
         return ["train", *RUNS[kind], *where, *more]
 
     def run(
@@ -267,7 +267,8 @@ def remains(run: Path) -> dict[str, str]:
     files = [newest, run / "metrics.jsonl"]
     files += sorted((run / "traces").iterdir())
     found = {file.name: hashlib.sha256(file.read_bytes()).hexdigest() for file in files}
-    if loop := unseal(newest.read_bytes())["state"].get("loop"):
+    loop = unseal(newest.read_bytes())["state"].get("loop")
+    if loop and loop["replay"]:
         found["replay"] = _replay_digest(run / "replay", loop["replay"]["store"])
     return found
 
@@ -283,7 +284,8 @@ def _replay_digest(folder: Path, state: dict[str, Any]) -> str:
         num_envs=envs,
         stack=stack,
         n_step=n_step,
-        slack_rows=layout["ring_rows"] - layout["window_rows"] - stack - n_step,
+        slack_rows=max(0, layout["ring_rows"] - layout["window_rows"] - stack - n_step),
+        most_rows=layout["ring_rows"],
         folder=folder,
     )
     store.restore(state)

@@ -236,7 +236,8 @@ def test_a_run_never_finishes_without_its_last_checkpoint(bench: Bench, small_di
     budget = ("--frames", "300")
     command, run = bench.command("deep_sea", small_disk, *budget), small_disk / "run"
     reference = bench.reference("deep_sea", *budget)
-    assert bench.run([*command, "--frames", "290"]).status == 0
+    assert bench.run(command, (ACT, 290), signal.SIGTERM).status == 143
+    assert bench.newest(run).step == 290
     started = bench.start(command, CHECKPOINT, 1)
     started.until_stopped()
     filler = _fill(small_disk, leave=2 * 4096)
@@ -272,7 +273,7 @@ def test_a_disk_too_small_for_the_replay_fails_and_leaves_nothing(
     bench: Bench, small_disk: Path
 ) -> None:
     command = bench.command("deep_sea", small_disk / "runs")
-    ended = bench.run([*command, "--set", "replay.capacity_steps=1M"])
+    ended = bench.run([*command, "--set", "replay.capacity_steps=1M", "--frames", "1M"])
     assert ended.status == 1
     assert "the replay needs " in ended.said
     assert " are free" in ended.said

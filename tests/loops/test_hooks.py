@@ -9,6 +9,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from loops.conftest import ACT, CHECKPOINT, EVALUATE
+from loops.short_loops import configure
+from noisynet.config import build_config
+from noisynet.loops import open_run_folder, train
 from noisynet.loops.hooks import TensorBoard
 from noisynet.runs import RunFolder
 
@@ -39,7 +42,7 @@ def test_a_resumed_run_shows_each_point_in_tensorboard_once(bench: Bench, tmp_pa
     assert bench.run(whole).status == 0
     expected = curves(tmp_path / "whole" / "run")
     assert [step for step, _ in expected["sigma/head.q.0"]] == list(range(10, 401, 10))
-    assert [step for step, _ in expected["evaluation/noise_on"]] == [150, 300]
+    assert [step for step, _ in expected["evaluation/score"]] == [150, 300, 400]
 
     command, run = bench.command("deep_sea", tmp_path / "killed", *more), tmp_path / "killed/run"
     kills: list[tuple[str, int, int]] = [
@@ -66,7 +69,7 @@ def test_a_damaged_timing_log_switches_tensorboard_off_and_the_run_continues(
     bench: Bench, tmp_path: Path
 ) -> None:
     command, run = bench.command("deep_sea", tmp_path), tmp_path / "run"
-    assert bench.run([*command, "--frames", "200"]).status == 0
+    assert bench.run([*command, "--frames", "300"]).status == 0
     (run / "timing.jsonl").write_text("no row\n")
     ended = bench.run([*command, "--tensorboard"])
     assert ended.status == 0, ended.said
@@ -75,6 +78,37 @@ def test_a_damaged_timing_log_switches_tensorboard_off_and_the_run_continues(
 
 
 def test_tensorboard_writes_nothing_before_the_run_starts(tmp_path: Path) -> None:
-    board = TensorBoard(RunFolder(tmp_path))
+    board = TensorBoard(RunFolder(tmp_path), configure())
     board.close()
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("agent", ["noisynet-dqn", "dqn", "a3c"])
+def test_every_agent_has_its_score_return_length_and_settings_under_the_same_tags(
+    agent: str, tmp_path: Path
+) -> None:
+    settings = ["frames=120", "network.hidden=[8]", "log_period_steps=40", "evaluation.frames=40"]
+    settings += (
+        ["workers=1"] if agent == "a3c" else ["learning.starts_steps=20", "learning.batch_size=4"]
+    )
+    config = build_config(agent, "deep_sea/4", settings=settings)
+    folder = open_run_folder(tmp_path / "run", config)
+    board = TensorBoard(folder, config)
+    with folder.lock():
+        outcome = train(config, folder, observers=[board])
+    board.close()
+    found = curves(folder.path)
+    ((frames, score),) = found["evaluation/score"]
+    assert (frames, outcome.score) == (120, pytest.approx(score))
+    common = {"return", "return_mean_100", "length_mean_100", "loss", "steps_per_second"}
+    assert {f"train/{name}" for name in common} <= set(found)
+    assert found["train/length_mean_100"][-1] == (120, 4.0)
+    assert ("train/epsilon" in found) == (agent == "dqn")
+    assert ("train/gradient_norm" in found) == (agent == "a3c")
+    noisy = {tag for tag in found if tag.startswith(("sigma/", "evaluation/score_noise_"))}
+    assert bool(noisy) == (agent == "noisynet-dqn")
+    events: Any = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
+    accumulator = events.EventAccumulator(str(folder.path / "tensorboard"))
+    accumulator.Reload()
+    summary = accumulator.summary_metadata["_hparams_/session_start_info"].plugin_data.content
+    assert b"optimiser.learning_rate" in summary

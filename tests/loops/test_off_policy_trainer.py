@@ -12,18 +12,20 @@ import pytest
 import torch
 from torch import Tensor
 
+from loops.conftest import remains
 from loops.short_loops import configure, make_loop
+from loops.test_run import Messages
 from noisynet.agents import ValueAgent
 from noisynet.config import Config
 from noisynet.evaluation import make_configured_environment
-from noisynet.loops import OffPolicyLoop
+from noisynet.loops import OffPolicyLoop, open_run, open_run_folder, train
 from noisynet.loops.off_policy_trainer import (
     OffPolicyTrainer,
     restore_loop,
     snapshot_loop,
 )
 from noisynet.loops.run_log import RunLog
-from noisynet.runs import RunDamaged, RunFolder
+from noisynet.runs import RunDamaged, RunFolder, read_metrics
 
 ENVIRONMENTS = ("deep_sea/4", "minatar/breakout", "gym/CartPole-v1")
 
@@ -127,18 +129,20 @@ def test_an_environment_that_shows_other_frames_is_detected(tmp_path: Path) -> N
 # --- replay files --------------------------------------------------------------------------------
 
 
-def make_trainer(path: Path, *settings: str) -> OffPolicyTrainer:
+def make_trainer(path: Path, *settings: str, keep_replay: bool = True) -> OffPolicyTrainer:
     config = configure("frames=400", "checkpoint_period_frames=30", *settings)
     folder = RunFolder.create_or_open(path, config.model_dump(mode="json"), must_match=[])
     environment = make_configured_environment(config, config.num_envs)
     log = RunLog(folder, environment.spec.frames_per_step, config.log_period_steps, [])
-    return OffPolicyTrainer(ValueAgent(config, environment.spec), environment, folder, log)
+    agent = ValueAgent(config, environment.spec)
+    return OffPolicyTrainer(agent, environment, folder, log, keep_replay=keep_replay)
 
 
 @pytest.mark.parametrize("num_envs", [1, 3])
 def test_a_checkpoint_is_due_by_the_rows_that_were_written(num_envs: int, tmp_path: Path) -> None:
     """An episode of four steps takes five rows, and the ring has room for two periods."""
-    trainer = make_trainer(tmp_path / "run", f"num_envs={num_envs}")
+    trainer = make_trainer(tmp_path / "run", f"num_envs={num_envs}", "replay.capacity_steps=90")
+    trainer.start()
     trainer.snapshot()
     rows = []
     for _ in trainer.advance(lambda: False):
@@ -156,6 +160,7 @@ def test_a_checkpoint_is_due_by_the_rows_that_were_written(num_envs: int, tmp_pa
 
 def test_a_changed_row_of_the_replay_is_detected(tmp_path: Path) -> None:
     trainer = make_trainer(tmp_path / "run")
+    trainer.start()
     for _ in trainer.advance(lambda: trainer.steps > 100):
         if trainer.steps == 100:
             break
@@ -167,3 +172,121 @@ def test_a_changed_row_of_the_replay_is_detected(tmp_path: Path) -> None:
         RunDamaged, match=r"replay in .* cannot be used: .* do not match their SHA-256"
     ):
         make_trainer(tmp_path / "run").restore(tensors, json.loads(json.dumps(state)))
+
+
+# --- the replay and the budget -------------------------------------------------------------------
+
+
+def finish(path: Path, *settings: str, keep_replay: bool = False) -> list[str]:
+    """Train to the end of the budget; return the messages."""
+    config = configure("evaluation.period_frames=1000", "evaluation.frames=8", *settings)
+    folder, messages = open_run_folder(path, config), Messages()
+    with folder.lock():
+        assert train(config, folder, observers=[messages], keep_replay=keep_replay).finished
+    return messages.texts
+
+
+def test_400_frames_of_pong_take_megabytes(tmp_path: Path) -> None:
+    config = configure("frames=400", name="atari/pong")
+    assert config.replay.capacity_steps == 1_000_000
+    folder = open_run_folder(tmp_path / "run", config)
+    with folder.lock(), open_run(config, folder) as run:
+        assert isinstance(run.trainer, OffPolicyTrainer)
+        assert run.trainer.store.window_rows == 1_000_000
+        size = sum(path.stat().st_size for path in folder.replay_path.iterdir())
+        assert 100 * 84 * 84 < size < 3e6
+        assert size < run.trainer.disk_bytes
+
+
+def test_a_finished_run_has_no_replay_unless_it_is_kept(tmp_path: Path) -> None:
+    for keep in (False, True):
+        finish(tmp_path / str(keep), "frames=60", keep_replay=keep)
+        assert RunFolder(tmp_path / str(keep)).replay_path.exists() == keep
+    # Nothing happens to a finished run, and its replay stays.
+    for keep in (False, True):
+        before = remains(tmp_path / str(keep))
+        finish(tmp_path / str(keep), "frames=60")
+        assert RunFolder(tmp_path / str(keep)).replay_path.exists() == keep
+        assert remains(tmp_path / str(keep)) == before
+
+
+@pytest.mark.parametrize("kind", ["uniform", "prioritised"])
+def test_a_longer_budget_is_as_if_it_had_been_given_at_once(kind: str, tmp_path: Path) -> None:
+    """The replay's files grow from 40 to 240 frames, and wrap then."""
+    settings = ["checkpoint_period_frames=15", "replay.capacity_steps=70", f"replay.kind={kind}"]
+    settings += ["evaluation.period_frames=40"]
+    if kind == "prioritised":
+        settings += ["replay.beta_initial=1"]  # β is annealed over the budget
+    finish(tmp_path / "grown", *settings, "frames=40", keep_replay=True)
+    small = sum(path.stat().st_size for path in (tmp_path / "grown/replay").iterdir())
+    finish(tmp_path / "grown", *settings, "frames=240", keep_replay=True)
+    large = sum(path.stat().st_size for path in (tmp_path / "grown/replay").iterdir())
+    finish(tmp_path / "whole", *settings, "frames=240", keep_replay=True)
+    assert large > small
+    assert remains(tmp_path / "grown") == remains(tmp_path / "whole")
+
+
+@pytest.mark.parametrize("kind", ["uniform", "prioritised"])
+def test_a_deleted_replay_refills_and_updates_wait_for_it(kind: str, tmp_path: Path) -> None:
+    settings = [f"replay.kind={kind}", "num_envs=2", "log_period_steps=10"]
+    for path in (tmp_path / "killed", tmp_path / "whole"):
+        finish(path, *settings, "frames=62")  # within an episode
+    config = configure(
+        "evaluation.period_frames=1000", "evaluation.frames=8", "frames=140", *settings
+    )
+    folder, stops = open_run_folder(tmp_path / "killed", config), iter([False] * 9 + [True])
+    with folder.lock(), open_run(config, folder, stop=lambda: next(stops)) as run:
+        run.run()
+        assert isinstance(run.trainer, OffPolicyTrainer)
+        assert run.trainer.loop.starts_steps == 62 + 20
+    texts = finish(tmp_path / "whole", *settings, "frames=140")
+    assert "it refills, and learning continues after 20 steps" in texts[2]
+    assert "it refills" not in " ".join(finish(tmp_path / "killed", *settings, "frames=140"))
+    assert remains(tmp_path / "killed") == remains(tmp_path / "whole")
+    rows = read_metrics(RunFolder(tmp_path / "whole").metrics_path)
+    updates = {row["steps"]: row["updates"] for row in rows if row["kind"] == "train"}
+    assert 0 < updates[60] <= updates[70] == updates[80] < updates[100]
+
+
+class Killed(BaseException):
+    """Ends a run as a signal does."""
+
+
+def test_a_kill_before_or_while_the_replay_is_deleted_leaves_a_run_that_ends(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def kill(path: Path) -> None:
+        (path / "layout.json").unlink()
+        raise Killed
+
+    with monkeypatch.context() as patched:
+        patched.setattr(shutil, "rmtree", kill)
+        with pytest.raises(Killed):
+            finish(tmp_path / "run", "frames=60")
+    folder = RunFolder(tmp_path / "run")
+    assert folder.replay_path.exists()
+    assert folder.read_status() is not None
+    assert (folder.read_status() or {})["state"] == "running"
+    finish(tmp_path / "run", "frames=60")
+    assert not folder.replay_path.exists()
+    assert (folder.read_status() or {})["state"] == "finished"
+
+
+def test_a_checkpoint_whose_replay_was_removed_is_refused(tmp_path: Path) -> None:
+    finish(tmp_path / "run", "frames=60", keep_replay=True)
+    shutil.rmtree(tmp_path / "run" / "replay")
+    with pytest.raises(RunDamaged, match="replay does not exist: restore the replay"):
+        finish(tmp_path / "run", "frames=80")
+    assert not (tmp_path / "run" / "replay").exists()
+
+
+def test_rows_of_an_epsilon_greedy_agent_have_its_epsilon(tmp_path: Path) -> None:
+    config = configure("frames=60", "log_period_steps=20", agent="dqn")
+    folder = open_run_folder(tmp_path / "run", config)
+    with folder.lock():
+        train(config, folder)
+    rows = [row for row in read_metrics(folder.metrics_path) if row["kind"] == "train"]
+    epsilons = [row["epsilon"] for row in rows]
+    assert epsilons[0] == 1.0
+    assert epsilons == sorted(epsilons, reverse=True)
+    assert epsilons[-1] < 1.0

@@ -16,7 +16,7 @@ from loops.short_loops import configure
 from noisynet.agents import NonFiniteLoss, ValueAgent
 from noisynet.config import ActorCriticConfig, build_config
 from noisynet.evaluation import make_configured_environment
-from noisynet.loops import WorkersFailed, open_run, train
+from noisynet.loops import WorkersFailed, open_run, open_run_folder, train
 from noisynet.loops.run import Run, checkpoint_identity
 from noisynet.loops.run_log import Observer, RunLog
 from noisynet.runs import (
@@ -40,8 +40,19 @@ class StubTrainer:
         self.steps = self.updates = self.snapshot_at = self.polls = 0
         self.weight = torch.zeros(3)
         self.deterministic = True
+        self.finished_at: int | None = None
         self.closed = False
         self.fail_at: dict[int, Exception] = {}
+
+    @property
+    def is_finished(self) -> bool:
+        return self.steps >= 50
+
+    def start(self) -> None:
+        pass
+
+    def finish(self) -> None:
+        self.finished_at = self.steps
 
     @property
     def checkpoint_is_due(self) -> bool:
@@ -131,17 +142,18 @@ def test_a_run_evaluates_saves_and_finishes(bed: Bed, monkeypatch: pytest.Monkey
     monkeypatch.setattr("noisynet.loops.run.save_checkpoint", save)
     with bed.run() as run:
         outcome = run.run()
-    # Before the first step, when due, and after each evaluation (20 and 40).
+    # Before the first step, when due, and after each evaluation (20, 40 and at the end).
     assert saved == [0, 10, 20, 30, 40, 50]
     rows = [row for row in read_metrics(bed.folder.metrics_path) if row["kind"] == "evaluation"]
     assert [(row["frames"], row["noise"]) for row in rows] == [
-        (frames, noise) for frames in (20, 40) for noise in ("on", "off")
+        (frames, noise) for frames in (20, 40, 50) for noise in ("on", "off")
     ]
     assert outcome.finished
-    assert (outcome.frames, outcome.score) == (50, rows[2]["score"])
+    assert (outcome.frames, outcome.score) == (50, rows[4]["score"])
     assert bed.status()["state"] == "finished"
     assert bed.status()["score"] == outcome.score
-    assert bed.trainer.polls == 4 * 8  # at every step of an evaluation
+    assert bed.trainer.finished_at == 50
+    assert bed.trainer.polls == 6 * 8  # at every step of an evaluation
     assert bed.messages.texts == ["started at 0"]
 
 
@@ -164,11 +176,54 @@ def test_an_interrupted_evaluation_leaves_no_row_and_is_repeated(bed: Bed) -> No
     with bed.run(stop=lambda trainer: trainer.steps == 20 and trainer.polls > 12) as run:
         assert not run.run().finished
     assert read_metrics(bed.folder.metrics_path) == []
-    assert bed.newest().state["evaluations"] == 0
     with bed.run() as run:
         assert run.run().finished
     rows = read_metrics(bed.folder.metrics_path)
-    assert [row["frames"] for row in rows] == [20, 20, 40, 40]
+    assert [row["frames"] for row in rows] == [20, 20, 40, 40, 50, 50]
+
+
+def test_a_run_that_was_stopped_before_its_last_evaluation_plays_it_later_and_once(
+    bed: Bed,
+) -> None:
+    with bed.run(stop=lambda trainer: trainer.steps == 50 and trainer.polls > 40) as run:
+        outcome = run.run()
+    assert (outcome.finished, outcome.frames) == (False, 50)
+    for _ in range(2):
+        with bed.run() as run:
+            assert run.run().finished
+    rows = read_metrics(bed.folder.metrics_path)
+    assert [row["frames"] for row in rows] == [20, 20, 40, 40, 50, 50]
+
+
+@pytest.mark.parametrize(
+    ("budgets", "expected"),
+    [
+        ([7], {7: 7}),  # shorter than a period: no longer than the training
+        ([50], {20: 8, 40: 8, 50: 8}),
+        ([40], {20: 8, 40: 8}),  # not twice at the same frame
+        ([7, 50], {7: 7, 20: 8, 40: 8, 50: 8}),
+        ([30, 60], {20: 8, 30: 8, 40: 8, 60: 8}),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("agent", ["noisynet-dqn", "a3c"])
+def test_a_run_ends_with_an_evaluation(
+    agent: str, budgets: list[int], expected: dict[int, int], tmp_path: Path
+) -> None:
+    if agent == "a3c" and len(budgets) > 1:
+        pytest.skip("as above, and slower")
+    for budget in budgets:
+        settings = [f"frames={budget}", "network.hidden=[8]", "evaluation.frames=8"]
+        settings += ["evaluation.period_frames=20"]
+        settings += ["workers=1", "envs_per_worker=1"] if agent == "a3c" else []
+        config = build_config(agent, "deep_sea/4", settings=settings)
+        folder = open_run_folder(tmp_path / "run", config)
+        with folder.lock():
+            outcome = train(config, folder)
+    rows = read_metrics(folder.metrics_path)
+    played = {row["frames"]: row["frames_played"] for row in rows if row["kind"] == "evaluation"}
+    assert played == expected
+    assert outcome.score is not None
 
 
 def test_a_run_that_is_not_deterministic_says_so_when_it_resumes(bed: Bed) -> None:

@@ -73,6 +73,7 @@ def test_a_row_has_the_means_since_the_previous_one(folder: RunFolder) -> None:
         "episodes": 1,
         "score_last": 21.0,
         "score_mean_100": 21.0,
+        "length_mean_100": 30.0,
         "loss": 2.0,
         "sigma": {"head": 0.5},
         "worker_deaths": 1,

@@ -249,3 +249,55 @@ def test_row_numbers_beyond_32_bits_are_valid() -> None:
     assert stacks(store, low + STACK).tolist() == [[22, 23, 24]]
     assert store.count() == WINDOW - 1 - (STACK - 1)
     make_store().restore(store.state())
+
+
+# --- rings for a known number of rows ------------------------------------------------------------
+
+
+def test_a_ring_for_all_rows_is_the_same_as_a_longer_one() -> None:
+    long, short = make_store(), make_store(most_rows=16)
+    assert (short.ring_rows, short.window_rows) == (16, long.window_rows)
+    for store in (long, short):
+        play(store, 15)
+    assert short.digest() == long.digest()
+    assert [bounds.tolist() for bounds in short.bounds()] == [b.tolist() for b in long.bounds()]
+    rows = np.arange(15)
+    assert stacks(short, rows).tolist() == stacks(long, rows).tolist()
+    assert make_store(most_rows=1000).ring_rows == long.ring_rows
+
+
+@pytest.mark.parametrize("mapped", [False, True])
+def test_a_state_is_restored_into_a_longer_ring(mapped: bool, tmp_path: Path) -> None:
+    folder = tmp_path if mapped else None
+    short, whole = make_store(folder, most_rows=16), make_store()
+    play(short, 15)
+    longer = make_store(folder)
+    longer.restore(short.state())
+    play(longer, 30, first=15)
+    play(whole, 45)
+    assert longer.digest() == whole.digest()
+
+
+def test_a_ring_that_has_wrapped_cannot_become_longer(tmp_path: Path) -> None:
+    store = make_store(tmp_path, most_rows=16)
+    play(store, 20)
+    with pytest.raises(ValueError, match="not all stored"):
+        make_store(tmp_path).restore(store.state())
+
+
+@pytest.mark.parametrize("age", [0, 1, 2, 9])
+def test_a_store_can_begin_within_an_episode(age: int) -> None:
+    """The first transition has the whole stack; the frames before it start none."""
+    store = make_store()
+    observation = [frame(t if t >= 0 else 0) for t in range(age - STACK + 1, age + 1)]
+    store.begin_within(0, observation, age)
+    play(store, 4, first=age or 1)
+    low, high = store.bounds()
+    rows = np.arange(low[0], high[0])
+    rows = rows[store.can_start(np.zeros_like(rows), rows, low)]
+    assert len(rows) == store.count() == 4
+    expected = [max(0, t) for t in range(age - STACK + 1, age + 1)]
+    assert stacks(store, rows)[0].tolist() == expected
+    again = make_store()
+    again.restore(store.state())
+    assert again.digest() == store.digest()

@@ -204,3 +204,20 @@ def test_invalid_arguments_are_rejected() -> None:
         replay.update_priorities(np.array([3]), np.array([1.0]))
     with pytest.raises(ValueError, match="no complete transition yet"):
         PrioritisedReplay(make_store()).sample(4, rng, beta=1.0)
+
+
+def test_a_ring_for_all_rows_samples_the_same_and_may_become_longer() -> None:
+    def learn(replay: PrioritisedReplay, rng: np.random.Generator) -> list[list[float]]:
+        seen = []
+        for _ in range(9):
+            replay.store.append(0, 1, float(rng.normal()), 0.9, FRAME, False)
+            batch = replay.sample(8, rng, beta=0.4)
+            replay.update_priorities(batch.index, rng.normal(size=8))
+            seen += [batch.index.tolist(), batch.weight.tolist()]
+        return seen
+
+    whole, short = (PrioritisedReplay(filled(5, **m, capacity=60)) for m in ({}, {"most_rows": 15}))
+    assert learn(short, np.random.default_rng(0)) == learn(whole, np.random.default_rng(0))
+    longer = PrioritisedReplay(make_store(capacity=60))
+    longer.restore(short.state())
+    assert learn(longer, np.random.default_rng(1)) == learn(whole, np.random.default_rng(1))

@@ -59,3 +59,11 @@ def test_leaves_are_read_only() -> None:
     tree = SumTree(2)
     with pytest.raises(ValueError, match="read-only"):
         tree.leaves[0] = 1.0
+
+
+def test_fewer_values_than_leaves_leave_zeros() -> None:
+    tree = SumTree(6)
+    tree.set_all(np.ones(6))
+    tree.set_all(np.array([1.0, 2.0]))
+    assert tree.leaves.tolist() == [1, 2, 0, 0, 0, 0]
+    assert tree.total == 3.0

@@ -20,6 +20,7 @@ from noisynet.reports.load_runs import (
     read_runs,
     read_timing,
 )
+from noisynet.reports.study import make_studies
 from noisynet.runs import MetricsLog, RunDamaged
 
 from .conftest import WriteRun
@@ -206,3 +207,30 @@ def test_printing_the_paper_needs_neither_matplotlib_nor_jinja2() -> None:
         "assert not {'matplotlib', 'jinja2'} & set(sys.modules)"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+@pytest.mark.parametrize(
+    ("budget", "frames", "expected"),
+    [
+        (250, [100, 200, 250], [1.0, 2.0, 3.0]),  # the last one at the end of the budget
+        (250, [104, 204, 252], [1.0, 2.0, 3.0]),
+        (40, [40], [1.0]),  # shorter than a period
+        (300, [100, 200, 250, 300], [1.0, 2.0, 4.0]),  # the budget was 250 before
+        (300, [40, 100, 200, 300], [2.0, 3.0, 4.0]),  # the budget was 40 before
+    ],
+)
+def test_an_evaluation_at_the_end_of_a_budget_replaces_no_other(
+    budget: int, frames: list[int], expected: list[float], write_run: WriteRun
+) -> None:
+    folder = write_run("dqn", "gym/A", 0, [1.0], settings={"frames": budget})
+    (folder / "metrics.jsonl").unlink()
+    with MetricsLog(folder / "metrics.jsonl") as log:
+        for score, frame in enumerate(frames, start=1):
+            row = {"kind": "evaluation", "frames": frame, "noise": "off", "completed": True}
+            log.append({**row, "score": float(score)})
+    run = read_run(folder)
+    assert run.curve.tolist() == expected
+    (study,) = make_studies([run])
+    (contender,) = study.contenders
+    assert study.is_complete(run)
+    assert study.frames(contender)[-1] == budget

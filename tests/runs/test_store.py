@@ -34,7 +34,7 @@ def test_create_then_open_again(tmp_path: Path) -> None:
     run = _open(tmp_path / "out" / "run")
     assert run.read_config() == {**_config(), "sizes": [3, 4]}
     names = {p.name for p in run.path.iterdir()}
-    assert names == {"config.json", "run.lock", "traces", "replay", "checkpoints"}
+    assert names == {"config.json", "run.lock", "traces", "checkpoints"}
     before = run.config_path.stat()
     again = _open(tmp_path / "out" / "run")
     assert again.read_config() == run.read_config()
@@ -47,6 +47,7 @@ def test_an_unused_new_folder_can_be_removed_with_the_parents_that_it_made(
     (tmp_path / "out").mkdir()
     run = _open(tmp_path / "out" / "game" / "agent" / "run")
     with run.lock():
+        run.replay_path.mkdir()
         (run.replay_path / "frames.bin").write_bytes(b"half")
         run.remove_if_unused()
     assert [p.name for p in tmp_path.rglob("*")] == ["out"]
