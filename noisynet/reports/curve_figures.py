@@ -6,6 +6,7 @@ Agents that are not in the paper have the same figures under other names.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
@@ -50,10 +51,9 @@ _TASK_MARKERS: Final = ("o", "s", "^", "D", "v", "P")
 
 def curve_figures(analysis: Analysis) -> Iterator[ReportFigure]:
     """Every figure over training for which there are runs."""
-    yield from _environment_figures(analysis)
-    yield from _median_figures(analysis)
-    yield from _noise_figures(analysis)
-    yield from _sigma_figures(analysis)
+    for figures in (_environment_figures, _median_figures, _noise_figures, _sigma_figures):
+        for figure in figures(analysis):
+            yield replace(figure, over_frames=True)
 
 
 # --- Figures 6 to 8: every environment -----------------------------------------------------------
@@ -140,7 +140,8 @@ def _plot_environment(
             band(axes, x, (mean - deviation, mean + deviation), contender.style.colour)
     for curve in study.curves(contender, study.unfinished(contender, task)):
         present = ~np.isnan(curve)
-        axes.plot(x[present], curve[present], **style | {"linewidth": 0.6, "alpha": 0.7})
+        thin = {"linewidth": 0.6, "alpha": 0.7, "label": f"{contender.title}, unfinished"}
+        axes.plot(x[present], curve[present], **style | thin)
 
 
 def _mean_and_deviation(curves: Floats) -> tuple[Floats, Floats]:
@@ -237,7 +238,8 @@ def _noise_modes(analysis: Analysis, noisy: dict[Contender, list[str]]) -> Figur
         x = analysis.study.frames(contender)
         for mode, dashes in _MODES.items():
             style = {"color": contender.style.colour, "linestyle": dashes, **markers(len(x))}
-            axes.plot(x, analysis.median_curve(contender, tasks, mode), **style)
+            curve = analysis.median_curve(contender, tasks, mode)
+            axes.plot(x, curve, label=f"noise {mode}", **style)
         axes.set_xlabel(frames_axis(axes, x[-1]), size=7)
         axes.yaxis.set_major_locator(MaxNLocator(4))
         axes.set_title(contender.title, fontsize=7)

@@ -36,7 +36,7 @@ SIGMA_POINTS: Final = 200
 # Settings on which runs of one contender may differ: identity, protocol and logging.
 _NOT_SETTINGS: Final = (
     *("agent", "environment", "environment_options", "seed", "frames", "evaluation"),
-    *("max_episode_frames", "checkpoint_period_frames", "log_period_steps", "threads"),
+    *("max_episode_frames", "checkpoint_period_frames", "log_period_steps", "threads", "made_by"),
 )
 # The integers that a configuration must have, and their least values.
 _LEAST: Final = {"seed": 0, "frames": 1, "evaluation.period_frames": 1, "evaluation.frames": 1}
@@ -103,6 +103,8 @@ class Run:
         steps_per_second: of training; NaN if nothing was timed.
         state: of status.json.
         remarks: for the table of runs.
+        made_by: the versions, commit, machine and device that it was trained with, one text for
+            each change of them.
     """
 
     path: Path
@@ -120,6 +122,7 @@ class Run:
     steps_per_second: float
     state: str
     remarks: tuple[str, ...] = ()
+    made_by: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
@@ -218,7 +221,22 @@ def read_run(path: Path) -> Run:
         steps_per_second=steps / training if training > 0 else math.nan,
         state=state,
         remarks=tuple(remarks),
+        made_by=_made_by(folder),
     )
+
+
+def _made_by(folder: RunFolder) -> tuple[str, ...]:
+    """What config.json says about versions, commit, machine and device; nothing in old runs."""
+    try:
+        makers = json.loads(folder.config_path.read_bytes()).get("made_by", [])
+        return tuple(
+            f"{', '.join(f'{name} {version}' for name, version in made['versions'].items())}; "
+            f"commit {made['commit'] or 'unknown'}; {made['device']} of {made['machine']}, "
+            f"{made['processor']}, {made['cores']} cores, {made['system']}"
+            for made in makers
+        )
+    except (KeyError, TypeError, AttributeError) as error:
+        raise RunDamaged(f"{folder.config_path} has a damaged made_by: {error!r}") from error
 
 
 def _checked_config(folder: RunFolder) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import math
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -10,7 +11,9 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import matplotlib
+import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
@@ -67,12 +70,15 @@ class ReportFigure:
         title: one line.
         caption: what it shows and how to read it.
         drawn: the figure itself.
+        over_frames: whether its x axes are training frames: the page then shows the values of its
+            lines under the pointer.
     """
 
     name: str
     title: str
     caption: str
     drawn: Figure
+    over_frames: bool = False
 
     def render(self) -> tuple[bytes, bytes]:
         """The figure as PNG and as SVG."""
@@ -81,6 +87,43 @@ class ReportFigure:
             self.drawn.savefig(png, format="png", dpi=DPI, metadata={"Software": None})
             self.drawn.savefig(svg, format="svg", metadata={"Date": None, "Creator": None})
         return png.getvalue(), svg.getvalue()
+
+
+def line_values(figure: Figure) -> dict[str, Any]:
+    """The values of every labelled line of a figure, for the script of the page.
+
+    `x` has the frames of all lines, and each line its `y` at these, None where it has no point.
+    `box` is the panel within the figure: left, top, width and height as fractions; `range` the
+    ends of its x axis.
+    """
+    lines = {
+        axes: [line for line in axes.lines if not str(line.get_label()).startswith("_")]
+        for axes in figure.axes
+    }
+    points = [np.asarray(line.get_xdata(), float) for found in lines.values() for line in found]
+    frames = np.unique(np.concatenate([np.empty(0), *points]))
+    panels = []
+    for axes, found in lines.items():
+        box = axes.get_position()
+        values = [
+            {
+                "name": str(line.get_label()),
+                "colour": to_hex(line.get_color()),
+                "y": _values_at(frames, *(np.asarray(data, float) for data in line.get_data())),
+            }
+            for line in found
+        ]
+        if values:
+            bounds = (box.x0, 1 - box.y1, box.width, box.height)
+            panel = {"box": [round(float(bound), 4) for bound in bounds], "lines": values}
+            panels.append({**panel, "title": axes.get_title(), "range": [*axes.get_xlim()]})
+    return {"x": frames.round().astype(int).tolist(), "panels": panels}
+
+
+def _values_at(frames: Floats, x: Floats, y: Floats) -> list[float | None]:
+    values = dict(zip(x, y, strict=True))
+    found = (values.get(frame, math.nan) for frame in frames)
+    return [None if math.isnan(value) else float(f"{value:.4g}") for value in found]
 
 
 @contextmanager

@@ -29,7 +29,8 @@ MANIFEST: Final = "report.json"
 _ORDER: Final = (
     *("figure-6", "figure-7", "figure-8", "curves", "table-1", "table-2", "figure-1", "figure-2"),
     *("figure-5", "other-agents", "medians", "comparison", "improvement", "aggregates", "profiles"),
-    *("table-3", "relative", "figure-3", "sigma", "noise", "cost", "missing", "runs"),
+    *("table-3", "relative", "figure-3", "sigma", "noise", "cost", "missing", "configuration"),
+    *("versions", "runs"),
 )
 
 
@@ -89,7 +90,7 @@ def write_report(
     if at_frames is not None and at_frames <= 0:
         raise ReportError(f"at_frames must be positive, got {at_frames}")
     studies = make_studies(read, at_frames)
-    sections = [_make_section(Analysis(study, references), on_progress) for study in studies]
+    sections = [_make_section(Analysis(study, references), out, on_progress) for study in studies]
     agents = len({run.agent for run in read})
     opening = (
         f"{count(len(read), 'run')} of {count(agents, 'agent')} in {len(studies)} "
@@ -115,10 +116,12 @@ def write_report(
 # --- one study -----------------------------------------------------------------------------------
 
 
-def _make_section(analysis: Analysis, on_progress: Callable[[str], None]) -> dict[str, Any]:
+def _make_section(
+    analysis: Analysis, out: Path, on_progress: Callable[[str], None]
+) -> dict[str, Any]:
     """The section of a study, for the template of the page."""
     study = analysis.study
-    tables = chain(score_tables(analysis), run_tables(analysis))
+    tables = chain(score_tables(analysis), run_tables(analysis, out))
     items = [table_item(table, study.name) for table in tables if table.rows]
     with figure_style():
         # Each is drawn when the one before is done: all at once would fill the memory.

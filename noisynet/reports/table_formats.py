@@ -27,6 +27,7 @@ class Cell:
         spread: the unrounded standard deviation, displayed after ±; None without one.
         best: whether it is marked, as bold numbers are in the paper.
         bounds: of its confidence interval; None without one.
+        link: where the page links its text to; empty for no link.
     """
 
     text: str
@@ -34,6 +35,7 @@ class Cell:
     spread: float | None = None
     best: bool = False
     bounds: tuple[float, float] | None = None
+    link: str = ""
 
 
 @dataclass
@@ -48,6 +50,7 @@ class Table:
         groups: headings of several columns, as (heading, number of columns); they cover all columns
             but the first, or there are none.
         rows: one cell for each column.
+        collapsed: whether the page shows it on demand only, as it does with long tables.
     """
 
     name: str
@@ -56,6 +59,7 @@ class Table:
     notes: Sequence[str] = ()
     groups: Sequence[tuple[str, int]] = ()
     rows: list[tuple[Cell, ...]] = field(default_factory=list)
+    collapsed: bool = False
 
     def __post_init__(self) -> None:
         covered = sum(width for _, width in self.groups)

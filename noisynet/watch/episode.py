@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,11 +18,14 @@ from noisynet.envs import (
     make_environment,
     screen_options,
 )
-from noisynet.evaluation import Stacks, counted
+from noisynet.evaluation import Stacks, counted, evaluate, make_configured_environment
 from noisynet.runs import RunError, RunFolder, Trace, list_traces, read_metrics, read_traces
 from noisynet.watch.value_sampling import SampledValues, make_sampler
 
+Noise: TypeAlias = Literal["on", "off"]
+
 _BATCH_SIZE = 16
+_MAX_PLAYED_STEPS = 10_000  # not every environment ends its episodes
 
 
 class ReplayMismatch(RunError):  # noqa: N818 — named by its cause
@@ -49,9 +52,7 @@ class ReplayedEpisode:
     actions: tuple[str, ...]
 
 
-def choose_trace(
-    folder: RunFolder, episode: str | int, noise: Literal["on", "off"]
-) -> tuple[Trace, list[str]]:
+def choose_trace(folder: RunFolder, episode: str | int, noise: Noise) -> tuple[Trace, list[str]]:
     """Choose the trace to show.
 
     Args:
@@ -69,21 +70,21 @@ def choose_trace(
         RunError: the episode does not exist.
         ValueError: `episode` or `noise` is invalid.
     """
-    number = _checked_episode(episode)
+    number = check_episode(episode)
     if noise not in ("on", "off"):
         raise ValueError(f"expected noise 'on' or 'off', got {noise!r}")
     notes, files = [], list_traces(folder.traces_path)
+    if not files:
+        raise RunError(
+            f"expected traced evaluation episodes in {folder.traces_path}, got none; train beyond "
+            "evaluation.period_frames first, or play a new episode with --play"
+        )
     chosen = [file for file in files if file.noise == noise]
-    if files and not chosen:
+    if not chosen:
         chosen = files
         notes.append(
             f"{folder.path} has no traced evaluation with noise {noise}; this episode was played "
             f"with noise {files[0].noise}"
-        )
-    if not chosen:
-        raise RunError(
-            f"expected traced evaluation episodes in {folder.traces_path}, got none; train beyond "
-            "evaluation.period_frames first"
         )
     if episode == "best":
         # The score of an episode truncated by the end of the evaluation is not comparable.
@@ -103,14 +104,46 @@ def choose_trace(
     return traces[-1], notes
 
 
-def _checked_episode(episode: str | int) -> int | None:
-    if episode in ("best", "last"):
+def check_episode(episode: str | int) -> int | None:
+    """The number of an episode; None for "best", "last" and "new".
+
+    Raises:
+        ValueError: it is neither.
+    """
+    if episode in ("best", "last", "new"):
         return None
     if isinstance(episode, bool) or not str(episode).isdecimal():
         raise ValueError(
-            f"expected the episode as 'best', 'last' or a number from 0, got {episode!r}"
+            f"expected the episode as 'best', 'last', 'new' or a number from 0, got {episode!r}"
         )
     return int(episode)
+
+
+def play_episode(
+    agent: Agent,
+    weights_frames: int,
+    *,
+    noise: Noise = "on",
+    environment: EnvironmentLike | None = None,
+) -> Trace:
+    """Play one episode, at most 10,000 steps of it.
+
+    Args:
+        agent: plays with its weights.
+        weights_frames: training frames of the agent; they name the random streams.
+        noise: whether a noisy agent plays with noise or with mean weights.
+        environment: the object or the function that the agent was given; None for a name.
+    """
+    with make_configured_environment(agent.config, 1, environment) as games:
+        result = evaluate(
+            agent,
+            games,
+            frames=_MAX_PLAYED_STEPS * games.spec.frames_per_step,
+            episodes=1,
+            training_frames=weights_frames,
+            noise=noise if agent.noisy else "off",
+        )
+    return result.traces[0]
 
 
 def _completed(traces: list[Trace], folder: RunFolder) -> list[Trace]:
