@@ -5,7 +5,7 @@ INSTALLED := .venv/.installed
 
 .PHONY: demo test test-slow check bench format clean
 
-demo: $(INSTALLED) ## DQN and NoisyNet-DQN on Deep Sea and MinAtar: table, video, report; 5 minutes
+demo: $(INSTALLED) ## how deep DQN and NoisyNet-DQN explore: table, figure, video, report; 3 minutes
 	$(BIN)/python examples/demo.py
 
 test: check ## formatting, lint, types and the default tests

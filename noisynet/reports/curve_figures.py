@@ -91,14 +91,15 @@ def _environments(
     columns = min(_MAX_COLUMNS if len(tasks) > 12 else 3, len(tasks))
     small = columns == _MAX_COLUMNS
     width = max(WIDTH if small else WIDTH / 3 * columns, 0.6 * WIDTH)
-    margin = 0.42  # inches above for the legend and below for the axis
-    figure, grid = panels(len(tasks), columns, width, 0.9 if small else 1.7, 2 * margin)
-    height = figure.get_figheight()
+    figure, grid = panels(len(tasks), columns, width, 0.9 if small else 1.7, 0.6)
+    legend = figure_legend(figure, [Line2D([], [], **line_style(one, shown)) for one in shown], 3)
+    height = figure.get_figheight() + legend
+    figure.set_figheight(height)
     figure.subplots_adjust(
         left=(0.42 if small else 0.62) / width,
         right=0.985,
-        bottom=(margin + 0.02) / height,
-        top=1 - (margin + 0.05) / height,
+        bottom=0.44 / height,
+        top=1 - (legend + 0.22) / height,
         wspace=0.42 if small else 0.3,
         hspace=0.42 if small else 0.45,
     )
@@ -121,8 +122,6 @@ def _environments(
             axes.tick_params(axis="x", labelbottom=position + columns >= len(tasks))
     figure.supxlabel(label, fontsize=8, y=0.06 / height)
     figure.supylabel("evaluation score (points)", fontsize=8, x=0.04 / width)
-    handles = [Line2D([], [], **line_style(contender, shown)) for contender in shown]
-    figure.legend(handles=handles, loc="upper center", ncols=min(len(handles), 3))
     return figure
 
 
@@ -249,8 +248,8 @@ def _noise_modes(analysis: Analysis, noisy: dict[Contender, list[str]]) -> Figur
         Line2D([], [], color="black", linestyle=dashes, label=f"noise {mode}")
         for mode, dashes in _MODES.items()
     ]
-    figure.legend(handles=handles, loc="upper center", ncols=2)
-    figure.tight_layout(rect=(0, 0, 1, 1 - 0.2 / figure.get_figheight()))
+    legend = figure_legend(figure, handles)
+    figure.tight_layout(rect=(0, 0, 1, 1 - legend / figure.get_figheight()))
     return figure
 
 
@@ -315,8 +314,9 @@ def _layers(analysis: Analysis, contender: Contender, tasks: Sequence[str]) -> F
     for axes in grid[::columns]:
         # A formula: the font cannot combine the bar with a plain letter.
         axes.set_ylabel(r"$\bar{\Sigma}$ (mean $|\sigma^w|$)", parse_math=True)
-    figure_legend(figure, grid[0], columns=5)
-    figure.tight_layout(rect=(0, 0, 1, 1 - 0.25 / figure.get_figheight()))
+    handles = [one for axes in grid for one in axes.get_legend_handles_labels()[0]]
+    legend = figure_legend(figure, handles, 5)
+    figure.tight_layout(rect=(0, 0, 1, 1 - legend / figure.get_figheight()))
     return figure
 
 

@@ -70,7 +70,10 @@ class Protocol:
         )
 
     def difference(self, others: Sequence[Protocol]) -> str:
-        """Where `others`, which include it, differ, as in "10,000,000 frames"; empty if nowhere."""
+        """What tells it from `others`, which include it, as in "10,000,000 frames".
+
+        No more than is needed: a longer budget usually has longer periods, too.
+        """
         limit = self.max_episode_frames
         texts = {
             "budget_frames": f"{self.budget_frames:,} frames",
@@ -78,8 +81,13 @@ class Protocol:
             "evaluation_frames": f"evaluated for {self.evaluation_frames:,}",
             "max_episode_frames": f"episode limit {limit:,}" if limit else "no episode limit",
         }
-        differing = [name for name in texts if len({getattr(one, name) for one in others}) > 1]
-        return ", ".join(texts[name] for name in differing)
+        told: list[str] = []
+        rest = [one for one in others if one != self]
+        for name, text in texts.items():
+            alike = [one for one in rest if getattr(one, name) == getattr(self, name)]
+            if len(alike) < len(rest):
+                told, rest = [*told, text], alike
+        return ", ".join(told)
 
 
 @dataclass(frozen=True)

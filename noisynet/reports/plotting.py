@@ -181,13 +181,24 @@ def band(
     axes.fill_between(x, *bounds, color=colour, alpha=0.18, linewidth=0, **more)
 
 
-def figure_legend(figure: Figure, axes: Axes, columns: int = 4) -> None:
-    """Put one legend above all panels of a figure, with each label once."""
-    handles, labels = axes.get_legend_handles_labels()
-    once = dict(zip(labels, handles, strict=True))
-    if once:
-        shown = {"handles": list(once.values()), "labels": list(once)}
-        figure.legend(**shown, loc="upper center", ncols=min(columns, len(once)))
+def figure_legend(figure: Figure, handles: Sequence[Any], columns: int = 4) -> float:
+    """Put one legend above all panels of a figure, with each label once.
+
+    Args:
+        figure: whose width the legend has.
+        handles: with labels.
+        columns: at most so many; fewer if the labels are long.
+
+    Returns:
+        The height of the legend in inches.
+    """
+    once = {str(handle.get_label()): handle for handle in handles}
+    if not once:
+        return 0.0
+    longest = 0.6 + 0.065 * max(map(len, once))  # inches of a handle and its label
+    columns = max(1, min(columns, len(once), int(figure.get_figwidth() / longest)))
+    figure.legend(handles=list(once.values()), loc="upper center", ncols=columns)
+    return 0.08 + 0.16 * -(-len(once) // columns)
 
 
 def markers(points: int) -> dict[str, Any]:
