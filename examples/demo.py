@@ -137,8 +137,8 @@ def explain(counts: Counts, sizes: Sequence[int], seeds: int, frames: int) -> st
     """What the table shows, and what it does not."""
     reached = [deepest(solved, sizes, seeds) for solved in counts.values()]
     return (
-        f"A run is solved if its last evaluation, after {frames:,} frames, finds the treasure. Most\n"
-        "seeds solve\n"
+        f"A run is solved if its last evaluation, after {frames:,} frames, finds the treasure.\n"
+        "Most seeds solve\n"
         f"  {reached[0]} with DQN's ε-greedy exploration,\n"
         f"  {reached[1]} with noise that is resampled at every action (Algorithm 1 of the paper),\n"
         f"  {reached[2]} with a noise sample that is held for an episode: one consistent policy.\n"

@@ -89,12 +89,7 @@ class Display:
 
 
 def jobs_table(jobs: Sequence[Job], rows: int) -> Group:
-    """A table of jobs, running ones first, and a line that counts all of them.
-
-    Args:
-        jobs: of the sweep.
-        rows: the maximum number of rows.
-    """
+    """A table of jobs, running ones first, in at most so many rows, and a line that counts all."""
     ordered = sorted(jobs, key=lambda job: _ORDER.index(job.state))
     table = Table(box=None, pad_edge=False)
     for column in ("run", "state", "frames", "steps/s", "score", "time left"):

@@ -16,10 +16,7 @@ from noisynet.experiments.throughput import Throughput, measure_throughputs, shi
 class DryRun:
     """What a sweep would do. `str()` returns the text that `--dry-run` prints.
 
-    Attributes:
-        text: that.
-        core_seconds: the time that is left on one core, of the runs with known throughput.
-        exit_code: success, as of a sweep.
+    `core_seconds` is the time that is left on one core, of the runs with known throughput.
     """
 
     text: str
@@ -31,13 +28,7 @@ class DryRun:
 
 
 def make_dry_run(plan: Plan, *, cores: int, jobs: int | None = None) -> DryRun:
-    """Examine a plan. Nothing is created.
-
-    Args:
-        plan: the runs.
-        cores: of this machine.
-        jobs: how many runs at once, None for as many as the cores allow.
-    """
+    """Examine a plan. Nothing is created."""
     groups: dict[tuple[str, str], list[tuple[RunSpec, Progress]]] = {}
     for spec in plan.specs:
         progress = read_progress(spec, check_lock=False)

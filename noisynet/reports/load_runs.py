@@ -50,11 +50,7 @@ class ReportError(Exception):
 class Protocol:
     """What must be equal for the scores of two runs to be compared.
 
-    Attributes:
-        budget_frames: how long the agent is trained.
-        period_frames: from one evaluation to the next.
-        evaluation_frames: how long each evaluation plays.
-        max_episode_frames: where episodes are truncated; 0 for the environment's own limit.
+    `max_episode_frames` is 0 for the environment's own limit.
     """
 
     budget_frames: int
@@ -94,25 +90,12 @@ class Protocol:
 class Run:
     """One run folder.
 
-    Attributes:
-        path: the folder.
-        agent: its name, one of `AGENTS`.
-        environment: as in "atari/pong".
-        options: of the environment, as JSON with sorted keys.
-        seed: of the run.
-        protocol: its budget and evaluations.
-        settings: everything else in its configuration, by dotted key, as JSON.
-        score_noise: the noise mode whose curve is the run's score.
-        curves: by noise mode, the score of each evaluation [K], the first after one period, NaN
-            where there is none; agents without noise have only "off".
-        sigma: Σ̄ by layer, [SIGMA_POINTS]; NaN at points without a row.
-        training_seconds: the duration of training, including work repeated after interruptions.
-        evaluation_seconds: the duration of evaluations.
-        steps_per_second: of training; NaN if nothing was timed.
-        state: of status.json.
-        remarks: for the table of runs.
-        made_by: the versions, commit, machine and device that it was trained with, one text for
-            each change of them.
+    `settings` are all of its configuration but its identity and protocol, by dotted key, as JSON,
+    and `options` those of the environment. `curves` has the score of each evaluation [K] by noise
+    mode, the first after one period, NaN where there is none; agents without noise have only
+    "off", and `score_noise` is the mode that counts. `sigma` is Σ̄ by layer, [SIGMA_POINTS], NaN at
+    points without a row. Seconds include work repeated after interruptions. `made_by` has a text
+    for each change of versions, commit, machine or device.
     """
 
     path: Path

@@ -63,15 +63,10 @@ _VARIANT_LINES: Final = ((0, (1, 1)), (0, (3, 1, 1, 1)), (0, (5, 1, 1, 1, 1, 1))
 
 @dataclass(frozen=True)
 class ReportFigure:
-    """A figure of the report.
+    """A figure of the report; `name` is that of its files, as in "figure-2".
 
-    Attributes:
-        name: of its files, as in "figure-2".
-        title: one line.
-        caption: what it shows and how to read it.
-        drawn: the figure itself.
-        over_frames: whether its x axes are training frames: the page then shows the values of its
-            lines under the pointer.
+    With `over_frames`, its x axes are training frames, and the page shows the values of its lines
+    under the pointer.
     """
 
     name: str
@@ -182,15 +177,9 @@ def band(
 
 
 def figure_legend(figure: Figure, handles: Sequence[Any], columns: int = 4) -> float:
-    """Put one legend above all panels of a figure, with each label once.
+    """Put one legend above all panels of a figure, each label once; return its height in inches.
 
-    Args:
-        figure: whose width the legend has.
-        handles: with labels.
-        columns: at most so many; fewer if the labels are long.
-
-    Returns:
-        The height of the legend in inches.
+    Long labels have fewer columns.
     """
     once = {str(handle.get_label()): handle for handle in handles}
     if not once:

@@ -36,16 +36,7 @@ _ORDER: Final = (
 
 @dataclass(frozen=True)
 class ReportSummary:
-    """What a report contains.
-
-    Attributes:
-        page: the HTML page.
-        runs: how many runs are in the report.
-        studies: one line for each study.
-        skipped: folders that could not be read, each with the reason.
-        notes: on separated and missing runs.
-        files: how many files were written, the page included.
-    """
+    """What a report contains: a line for each study, skipped folder and note."""
 
     page: Path
     runs: int

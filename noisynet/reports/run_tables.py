@@ -15,12 +15,7 @@ from noisynet.reports.table_formats import Cell, Table, number_cell
 
 
 def run_tables(analysis: Analysis, report: Path) -> list[Table]:
-    """Every table of runs.
-
-    Args:
-        analysis: of the study.
-        report: the folder of the report, where links to runs start.
-    """
+    """Every table of runs; links to runs start at the folder of the report."""
     return [
         *(cost(analysis), missing(analysis), configuration(analysis), versions(analysis)),
         runs_table(analysis, report),

@@ -22,16 +22,8 @@ class Study:
 
     Value and actor-critic agents may have different protocols, as in the paper (200M and 320M
     frames). A task is an environment, followed by its options if they are not the most common ones.
-
-    Attributes:
-        name: of its files, as in "atari" or "atari-10000000-frames".
-        title: the family of environments, and what differs from other studies of the same family.
-        family: the family of environments.
-        protocols: by kind of agent.
-        horizons: the frames at which agents of each kind are compared: the budget, or fewer if the
-            user asked for it.
-        cells: the runs of each contender on each task, all in order.
-        notes: remarks for the reader of the report.
+    `horizons` are the frames at which agents of each kind are compared: the budget, or fewer if the
+    user asked for it. `cells` has the runs of each contender on each task, all in order.
     """
 
     name: str
@@ -159,9 +151,7 @@ def figure_label(task: str) -> str:
 def make_studies(runs: Sequence[Run], at_frames: int | None = None) -> list[Study]:
     """Group runs into studies, the largest first.
 
-    Args:
-        runs: any runs.
-        at_frames: compare runs after this many frames instead of at the end of the budget.
+    With `at_frames`, runs are compared after so many frames instead of at the end of the budget.
 
     Raises:
         ReportError: Two runs of one agent with the same settings, environment and seed.

@@ -50,11 +50,7 @@ def write_gif(
 ) -> None:
     """Write pictures with one palette and without dithering, so that little changes between them.
 
-    Args:
-        path: of the file.
-        pictures: all of one size.
-        durations: of each picture, in seconds.
-        samples: pictures with every colour of the video.
+    Each is shown for its duration in seconds. `samples` have every colour of the video.
     """
     montage = Image.new("RGB", (max(one.width for one in samples), sum(s.height for s in samples)))
     top = 0

@@ -36,13 +36,8 @@ class ReplayMismatch(RunError):  # noqa: N818 — named by its cause
 class ReplayedEpisode:
     """A replayed episode.
 
-    Attributes:
-        rewards: the unclipped reward of each action [T].
-        returns: the discounted return from each state, with rewards clipped as in training: what Q
-            and V estimate [T].
-        ended: whether the episode ended with the last action.
-        values: of the states to be shown, from the first.
-        actions: the names of the environment's actions, if it has names.
+    `rewards` are unclipped; `returns` are discounted, from each state, with rewards clipped as in
+    training: what Q and V estimate. `values` are those of the states to be shown.
     """
 
     rewards: NDArray[np.float64]
@@ -105,11 +100,7 @@ def choose_trace(folder: RunFolder, episode: str | int, noise: Noise) -> tuple[T
 
 
 def check_episode(episode: str | int) -> int | None:
-    """The number of an episode; None for "best", "last" and "new".
-
-    Raises:
-        ValueError: it is neither.
-    """
+    """The number of an episode; None for "best", "last" and "new", a `ValueError` for others."""
     if episode in ("best", "last", "new"):
         return None
     if isinstance(episode, bool) or not str(episode).isdecimal():
@@ -126,14 +117,7 @@ def play_episode(
     noise: Noise = "on",
     environment: EnvironmentLike | None = None,
 ) -> Trace:
-    """Play one episode, at most 10,000 steps of it.
-
-    Args:
-        agent: plays with its weights.
-        weights_frames: training frames of the agent; they name the random streams.
-        noise: whether a noisy agent plays with noise or with mean weights.
-        environment: the object or the function that the agent was given; None for a name.
-    """
+    """Play one episode, at most 10,000 steps of it; training frames name the random streams."""
     with make_configured_environment(agent.config, 1, environment) as games:
         result = evaluate(
             agent,
@@ -167,13 +151,6 @@ def replay(
     environment: EnvironmentLike | None = None,
 ) -> ReplayedEpisode:
     """Replay a trace in the agent's environment and sample the values of its first `steps` states.
-
-    Args:
-        trace: the episode.
-        agent: its weights give the values.
-        steps: how many states have values.
-        samples: the number of noise samples.
-        environment: the object or the function that the run was given; None for the trace's name.
 
     Raises:
         ReplayMismatch: the score differs from the trace's, or the episode ends early.

@@ -54,14 +54,8 @@ _PALETTE_SCREENS: Final = 12
 class RenderedVideo:
     """A rendered video.
 
-    Attributes:
-        path: of the file.
-        frames: its number of pictures: one for each step, and one second of the end; a gif may
-            have fewer.
-        seconds: its duration.
-        trace: the episode.
-        weights_frames: training frames of the weights whose values are shown.
-        notes: for the user, a sentence each.
+    `frames` is its number of pictures: one for each step and one second of the end; a gif may have
+    fewer. `weights_frames` are the training frames of the weights whose values are shown.
     """
 
     path: Path
@@ -141,17 +135,7 @@ def render_trace(
     max_steps: int | None = None,
     environment: EnvironmentLike | None = None,
 ) -> RenderedVideo:
-    """Render one episode with the values of an agent; see `render_episode`.
-
-    Args:
-        trace: the episode.
-        agent: its weights give the values.
-        weights_frames: training frames of the agent.
-        output: the mp4 or gif to write.
-        samples: the number of noise samples for the spread of values.
-        max_steps: show only the first steps.
-        environment: the object or the function that the agent was given; None for a name.
-    """
+    """Render one episode with the values of an agent; arguments as of `render_episode`."""
     output = Path(output)
     check_video(output, samples, max_steps)
     from noisynet.watch.encode import atomic_file, gif_stride, write_gif, write_mp4
