@@ -111,6 +111,18 @@ def test_runs_of_different_protocols_are_separated_and_named_by_the_difference(
     assert found == [f"Gymnasium, {title}" for title in titles]
 
 
+def test_studies_are_named_by_no_more_than_tells_them_apart(
+    write_run: WriteRun, tmp_path: Path
+) -> None:
+    for size in (5, 10):
+        scaled = {"frames": 100 * size, "evaluation.period_frames": 10 * size}
+        write_run("dqn", f"deep_sea/{size}", 0, [0.0] * 10, settings=scaled)
+    assert {study.title for study in studies(tmp_path)} == {
+        "Deep Sea, 500 frames",
+        "Deep Sea, 1,000 frames",
+    }
+
+
 @pytest.mark.parametrize(("number", "text"), [(0, "0 runs"), (1, "1 run"), (1_200, "1,200 runs")])
 def test_counts_have_a_plural(number: int, text: str) -> None:
     assert count(number, "run") == text
