@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -41,8 +42,8 @@ class Study:
 
     @cached_property
     def tasks(self) -> tuple[str, ...]:
-        """The environments, in alphabetical order."""
-        return tuple(sorted({task for _, task in self.cells}))
+        """The environments, in alphabetical order, with numbers by their value."""
+        return tuple(sorted({task for _, task in self.cells}, key=_by_numbers))
 
     @cached_property
     def seeds(self) -> tuple[int, ...]:
@@ -124,6 +125,12 @@ class Study:
 def count(number: int, what: str) -> str:
     """A number of things: "1 run", "2 runs"."""
     return f"{number:,} {what}" + ("" if number == 1 else "s")
+
+
+def _by_numbers(text: str) -> list[tuple[int, str]]:
+    """A key that sorts "deep_sea/5" before "deep_sea/10"."""
+    words = re.findall(r"\d+|\D+", text)
+    return [(int(word), "") if word.isdecimal() else (-1, word) for word in words]
 
 
 def task_game(task: str) -> tuple[str, str]:
@@ -221,7 +228,7 @@ def _contenders(runs: Sequence[Run]) -> tuple[dict[int, Contender], list[str]]:
     for agent in sorted({run.agent for run in runs}):
         of_agent = [run for run in runs if run.agent == agent]
         kinds = Counter(tuple(sorted(run.settings.items())) for run in of_agent)
-        common = dict(max(kinds.items(), key=lambda counted: (counted[1], counted[0]))[0])
+        common = dict(kinds.most_common(1)[0][0])  # of equally common ones the first folder's
         pairs = {(run.environment, tuple(sorted(run.settings.items()))) for run in of_agent}
         several = len(pairs) > len({environment for environment, _ in pairs})
         for run in of_agent:
@@ -251,7 +258,7 @@ def _tasks(runs: Sequence[Run]) -> tuple[dict[int, str], list[str]]:
     for environment in sorted({run.environment for run in runs}):
         of_task = [run for run in runs if run.environment == environment]
         kinds = Counter(run.options for run in of_task)
-        common = max(kinds, key=lambda options: (kinds[options], options))
+        common = kinds.most_common(1)[0][0]
         for run in of_task:
             name = environment if run.options == common else f"{environment} {run.options}"
             names[id(run)] = name

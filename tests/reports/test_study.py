@@ -161,6 +161,25 @@ def test_different_settings_of_an_agent_are_different_contenders(
     assert "compared as different agents: exploration.sigma0=0.1" in study.notes[0]
 
 
+def test_of_equally_common_settings_those_of_the_first_folder_have_no_variant(
+    write_run: WriteRun, tmp_path: Path
+) -> None:
+    held = {"exploration.redraw": "episode"}
+    write_run("noisynet-dqn", "gym/A", 0, [1.0], name="noisynet-dqn")
+    write_run("noisynet-dqn", "gym/A", 0, [1.0], name="noisynet-dqn+held", settings=held)
+    (study,) = studies(tmp_path)
+    assert [one.variant for one in study.contenders] == ["", "exploration.redraw=episode"]
+
+
+def test_environments_are_sorted_by_the_value_of_their_numbers(
+    write_run: WriteRun, tmp_path: Path
+) -> None:
+    for task in ("gym/B-v1", "gym/A10", "gym/A9", "gym/A"):
+        write_run("dqn", task, 0, [1.0])
+    (study,) = studies(tmp_path)
+    assert study.tasks == ("gym/A", "gym/A9", "gym/A10", "gym/B-v1")
+
+
 def test_settings_that_differ_between_environments_only_are_one_contender(
     write_run: WriteRun, tmp_path: Path
 ) -> None:
