@@ -218,4 +218,4 @@ if __name__ == "__main__":
         chosen = [int(size) for size in sizes.split(",")]
         train(make_jobs(Path(folder), chosen, *map(int, counts))[core::cores])
     else:
-        main(*map(Path, sys.argv[1:]))
+        main(Path(sys.argv[1]) if sys.argv[1:] else Path("demo"))

@@ -81,8 +81,8 @@ def configuration(analysis: Analysis) -> Table:
             values = found.setdefault(key, {}).setdefault(contender, [])
             if value not in values:
                 values.append(value)
-    for key, values in sorted(found.items()):
-        cells = ["; ".join(values.get(contender, ["–"])) for contender in study.contenders]
+    for key, by_contender in sorted(found.items()):
+        cells = ["; ".join(by_contender.get(contender, ["–"])) for contender in study.contenders]
         table.add(key, *(cell.replace('"', "") for cell in cells))
     return table
 
