@@ -5,7 +5,7 @@ INSTALLED := .venv/.installed
 
 .PHONY: demo results test test-slow check bench format clean
 
-demo: $(INSTALLED) ## DQN and NoisyNet-DQN on Deep Sea and MinAtar: table, video, report; 5 minutes
+demo: $(INSTALLED) ## how deep DQN and NoisyNet-DQN explore: table, figure, video, report; 3 minutes
 	$(BIN)/python examples/demo.py
 
 results: $(INSTALLED) ## every figure and table of docs/results.md from the data in results/, without training; a minute

@@ -1,149 +1,221 @@
-"""What `make demo` runs: DQN and NoisyNet-DQN beside each other, in under five minutes.
+"""What `make demo` runs: how deep DQN and NoisyNet-DQN explore, a video, a report.
 
-Both agents learn Deep Sea 10 over five seeds and MinAtar Breakout for a short while, through the
-same command that a user types, on all cores. A table compares their evaluation scores; a video of
-the noisy agent's best game and a report with every table and figure are written to `demo/`.
+Deep Sea of size N has one treasure, N steps to the right, and every step to the right costs a
+little. Each agent learns four sizes over four seeds, with the same budget and the settings of the
+preset `classic`; then NoisyNet-DQN learns CartPole, for the video. Results are in `demo/`.
 """
 
 from __future__ import annotations
 
+import io
 import os
 import subprocess
 import sys
 import time
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from contextlib import redirect_stderr
 from pathlib import Path
-from typing import Any
+from typing import NamedTuple
 
-from noisynet.reports import write_report
-from noisynet.runs import read_metrics
-
-AGENTS = ("dqn", "noisynet-dqn")
-
-
-@dataclass(frozen=True)
-class Part:
-    """One environment of the demo.
-
-    Attributes:
-        environment: its name.
-        seeds: how many runs of each agent.
-        frames: the budget of each run.
-        settings: what `--set` is given.
-        noisy_settings: more of it, for the agent that explores by noise.
-        plain_settings: more of it, for the agent that explores by ε-greedy.
-        solved: the score from which a run counts as solved, None where there is no such thing.
-    """
-
-    environment: str
-    seeds: int
-    frames: int
-    settings: tuple[str, ...]
-    noisy_settings: tuple[str, ...] = ()
-    plain_settings: tuple[str, ...] = ()
-    solved: float | None = None
+SIZES = (5, 10, 15, 20)
+SEEDS = 4
+FRAMES = 5_000
+SOLVED = 0.5  # the treasure is worth 1, all steps to it cost 0.01
 
 
-PARTS = (
-    Part(
-        "deep_sea/10",
-        seeds=5,
-        frames=5_000,  # 500 episodes of 10 steps
-        settings=(
-            # One action is "right" everywhere, and punished: the trap for undirected exploration.
-            "environment_options.randomise_actions=false",
-            "evaluation.period_frames=500",
-            "evaluation.frames=100",
-        ),
-        # A sample of the weights that is held for a whole episode is a policy of its own.
-        noisy_settings=("exploration.redraw=episode",),
-        solved=0.5,
+class Contender(NamedTuple):
+    """An agent of the comparison: its title, its name and its settings."""
+
+    title: str
+    agent: str
+    settings: tuple[str, ...] = ()
+
+
+CONTENDERS = (
+    Contender("DQN", "dqn"),
+    Contender("NoisyNet-DQN", "noisynet-dqn"),
+    Contender(
+        "NoisyNet-DQN, a sample per episode", "noisynet-dqn", ("exploration.redraw=episode",)
     ),
-    Part(
-        "minatar/breakout",
-        seeds=1,
-        frames=25_000,
-        settings=(
-            "learning.starts_steps=2000",
-            "evaluation.period_frames=5000",
-            "evaluation.frames=2000",
-        ),
-        plain_settings=("exploration.anneal_steps=12500",),
-    ),
+)
+SETTINGS = (
+    # One action is "right" in every cell. With a random map for each cell, the default, neither
+    # agent explores deeper than the other: docs/reproduction/value-agents.md.
+    "environment_options.randomise_actions=false",
+    "evaluation.period_frames=500",
+    "evaluation.frames=100",
+    f"replay.capacity_steps={FRAMES}",  # as many as there are, so that no more is written to disk
 )
 
 
-def run_folder(out: Path, part: Part, agent: str, seed: int) -> Path:
-    return out / part.environment / agent / f"seed-{seed}"
+class Job(NamedTuple):
+    """One run: its folder and the arguments of `noisynet`."""
+
+    folder: Path
+    arguments: list[str]
 
 
-def settings(part: Part, agent: str) -> tuple[str, ...]:
-    """What `--set` is given for an agent."""
-    noisy = agent.startswith("noisynet")
-    return part.settings + (part.noisy_settings if noisy else part.plain_settings)
+def deep_sea_run(out: Path, contender: Contender, size: int, seed: int) -> Path:
+    name = contender.title.lower().replace(", ", "+").replace(" ", "-")
+    return out / "deep_sea" / str(size) / name / f"seed-{seed}"
 
 
-def train(out: Path, part: Part, agent: str, seed: int) -> None:
-    """One run in a process of its own, on one core."""
-    command = [sys.executable, "-m", "noisynet", "train", agent, part.environment]
-    command += ["--frames", str(part.frames), "--seed", str(seed), "--out", str(out)]
-    for setting in settings(part, agent):
-        command += ["--set", setting]
+def video_run(out: Path) -> Path:
+    return out / "gym" / "CartPole-v1" / "noisynet-dqn" / "seed-0"
+
+
+def make_jobs(
+    out: Path, sizes: Sequence[int] = SIZES, seeds: int = SEEDS, frames: int = FRAMES
+) -> list[Job]:
+    """Every run of the demo, the longest first."""
+    jobs = [Job(video_run(out), ["train", "noisynet-dqn", "gym/CartPole-v1"])]
+    for size in sorted(sizes, reverse=True):
+        for contender in CONTENDERS:
+            for seed in range(seeds):
+                arguments = ["train", contender.agent, f"deep_sea/{size}", "--frames", str(frames)]
+                for setting in (*SETTINGS, *contender.settings):
+                    arguments += ["--set", setting]
+                folder = deep_sea_run(out, contender, size, seed)
+                jobs.append(Job(folder, [*arguments, "--seed", str(seed)]))
+    return jobs
+
+
+def train(jobs: Sequence[Job]) -> None:
+    """Give each job to the command that a user types; one process for all saves its start."""
+    from noisynet.cli import app
+
+    for folder, arguments in jobs:
+        said = io.StringIO()
+        where = ["--out", str(folder.parent), "--name", folder.name, "--no-tensorboard"]
+        with redirect_stderr(said):
+            code = app([*arguments, *where], standalone_mode=False)
+        if code:
+            raise SystemExit(
+                f"noisynet {' '.join(arguments)} ended with {code}:\n{said.getvalue()}"
+            )
+        print(f"  {folder}", flush=True)
+
+
+def train_on_all_cores(out: Path, sizes: Sequence[int], seeds: int, frames: int) -> None:
+    """Run this script once for each core; it trains every n-th run."""
+    cores = os.cpu_count() or 1
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
-    if done.returncode:
-        raise SystemExit(f"{' '.join(command)} ended with {done.returncode}:\n{done.stderr}")
-    print(f"  {part.environment:<18}{agent:<14}seed {seed}", flush=True)
+    numbers = [",".join(map(str, sizes)), str(seeds), str(frames)]
+    processes = [
+        subprocess.Popen(
+            [sys.executable, __file__, str(out), f"{core}/{cores}", *numbers], env=environment
+        )
+        for core in range(cores)
+    ]
+    codes = [process.wait() for process in processes]
+    if any(codes):
+        raise SystemExit("a run failed; see above")
 
 
-def evaluations(folder: Path) -> list[dict[str, Any]]:
-    """The scores of a run: with noise where there is some."""
-    rows = [row for row in read_metrics(folder / "metrics.jsonl") if row["kind"] == "evaluation"]
-    noise = "on" if any(row["noise"] == "on" for row in rows) else "off"
-    return [row for row in rows if row["noise"] == noise]
+def solved_seeds(out: Path, contender: Contender, size: int, seeds: int) -> int:
+    """The number of runs whose last evaluation finds the treasure."""
+    from noisynet.runs import read_metrics
+
+    count = 0
+    for seed in range(seeds):
+        rows = read_metrics(deep_sea_run(out, contender, size, seed) / "metrics.jsonl")
+        scores = [row["score"] for row in rows if row["kind"] == "evaluation"]
+        # The last two rows of a noisy agent are with noise and with mean weights.
+        count += scores[-2 if contender.agent.startswith("noisynet") else -1] > SOLVED
+    return count
 
 
-def compare(out: Path, parts: Sequence[Part]) -> str:
-    """A table of final scores."""
-    lines = [f"{'environment':<20}{'agent':<16}{'final score of each seed':<44}"]
-    for part in parts:
-        for agent in AGENTS:
-            finals = [
-                evaluations(run_folder(out, part, agent, seed))[-1]["score"]
-                for seed in range(part.seeds)
-            ]
-            shown = "  ".join(f"{score:6.2f}" for score in finals)
-            if part.solved is not None:
-                solved = sum(score > part.solved for score in finals)
-                shown += f"   solved in {solved} of {part.seeds}"
-            lines.append(f"{part.environment:<20}{agent:<16}{shown}")
+Counts = dict[str, list[int]]
+
+
+def deepest(solved: Sequence[int], sizes: Sequence[int], seeds: int) -> str:
+    """The largest size that most seeds solve."""
+    found = [size for size, count in zip(sizes, solved, strict=True) if 2 * count > seeds]
+    return f"size {max(found)}" if found else "no size"
+
+
+def explain(counts: Counts, sizes: Sequence[int], seeds: int, frames: int) -> str:
+    """What the table shows, and what it does not."""
+    reached = [deepest(solved, sizes, seeds) for solved in counts.values()]
+    return (
+        f"A run is solved if its last evaluation, after {frames:,} frames, finds the treasure.\n"
+        "Most seeds solve\n"
+        f"  {reached[0]} with DQN's ε-greedy exploration,\n"
+        f"  {reached[1]} with noise that is resampled at every action (Algorithm 1 of the paper),\n"
+        f"  {reached[2]} with a noise sample that is held for an episode: one consistent policy.\n"
+        "One action is right in every cell here. With a random map for each cell, neither agent\n"
+        "explores deeper than the other: docs/reproduction/value-agents.md."
+    )
+
+
+def table(counts: Counts, sizes: Sequence[int], seeds: int) -> str:
+    """Solved runs by agent and size."""
+    lines = [f"{'solved runs':<36}" + "".join(f"{f'size {size}':>9}" for size in sizes)]
+    for title, solved in counts.items():
+        lines.append(f"{title:<36}" + "".join(f"{f'{count} of {seeds}':>9}" for count in solved))
     return "\n".join(lines)
 
 
-def main(out: Path = Path("demo"), parts: Sequence[Part] = PARTS) -> None:
+def draw(counts: Counts, sizes: Sequence[int], seeds: int, path: Path) -> None:
+    """The fraction of solved runs over the size of the sea."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(6, 3.4), layout="constrained")
+    axes = figure.add_subplot()
+    styles = (("#0072B2", "o-"), ("#D55E00", "s:"), ("#D55E00", "s-"))
+    for (title, solved), (colour, style) in zip(counts.items(), styles, strict=True):
+        shares = [100 * count / seeds for count in solved]
+        axes.plot(sizes, shares, style, color=colour, label=title, clip_on=False)
+    axes.set_xlabel("size of Deep Sea (steps to the treasure)")
+    axes.set_ylabel(f"solved runs of {seeds} (%)")
+    axes.set_xticks(sizes)
+    axes.set_ylim(0, 100)
+    axes.spines[["top", "right"]].set_visible(False)
+    figure.legend(loc="outside upper center", ncols=1, frameon=False)
+    figure.savefig(path, dpi=150)
+
+
+def main(
+    out: Path = Path("demo"),
+    sizes: Sequence[int] = SIZES,
+    seeds: int = SEEDS,
+    frames: int = FRAMES,
+) -> None:
     """Train, compare, render, report."""
     started = time.monotonic()
-    jobs = [
-        (part, agent, seed)
-        for part in reversed(parts)  # the long ones first keep both cores busy to the end
-        for agent in AGENTS
-        for seed in range(part.seeds)
-    ]
+    jobs = make_jobs(out, sizes, seeds, frames)
     print(f"{len(jobs)} runs on {os.cpu_count()} cores (run it again and finished ones are kept):")
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
-        list(pool.map(lambda job: train(out, *job), jobs))
-    video = out / "noisynet-dqn.mp4"
-    best = run_folder(out, parts[-1], "noisynet-dqn", 0)
-    command = [sys.executable, "-m", "noisynet", "watch", str(best), "-o", str(video)]
-    subprocess.run(command, check=True, capture_output=True)
-    print(f"\n{compare(out, parts)}\n")
+    train_on_all_cores(out, sizes, seeds, frames)
+    counts = {
+        contender.title: [solved_seeds(out, contender, size, seeds) for size in sizes]
+        for contender in CONTENDERS
+    }
+    print(f"\n{table(counts, sizes, seeds)}\n")
+    print(f"{explain(counts, sizes, seeds, frames)}\n")
+    figure, video = out / "deep-sea.png", out / "cartpole.mp4"
+    draw(counts, sizes, seeds, figure)
+    os.environ.setdefault("SDL_VIDEODRIVER", "dummy")  # pygame asks for no screen
+    from noisynet.reports import write_report
+    from noisynet.watch import render_episode
+
+    made = render_episode(video_run(out), video)
     report = write_report([out], out / "report")
-    print(f"video   {video}\nreport  {report.page}")
-    print(f"{time.monotonic() - started:.0f} seconds. Next, the paper's own agent on Atari:")
+    print(f"figure  {figure}: the table above, over the size")
+    print(
+        f"video   {video}: the best evaluation episode of NoisyNet-DQN on CartPole (return "
+        f"{made.trace.score:.0f} of 500), and how far its values depend on the noise"
+    )
+    print(f"report  {report.page}: learning curves, tables and settings of all {report.runs} runs")
+    size = sum(path.stat().st_size for path in out.rglob("*") if path.is_file()) / 1e6
+    print(f"\n{time.monotonic() - started:.0f} seconds, {size:.0f} MB. Next, on Atari:")
     print("  .venv/bin/noisynet train noisynet-dqn atari/pong --preset pong-fast")
 
 
 if __name__ == "__main__":
-    main()
+    if sys.argv[2:]:
+        folder, share, sizes, *counts = sys.argv[1:]
+        core, cores = map(int, share.split("/"))
+        chosen = [int(size) for size in sizes.split(",")]
+        train(make_jobs(Path(folder), chosen, *map(int, counts))[core::cores])
+    else:
+        main(Path(sys.argv[1]) if sys.argv[1:] else Path("demo"))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import dataclasses
 import importlib.util
 import subprocess
 import sys
@@ -81,29 +80,46 @@ def test_the_readmes_lines_of_use_run() -> None:
 
 
 def test_the_demo_trains_compares_renders_and_reports(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With its own settings, for a few steps on the smallest sea."""
+    """With its own settings, for a few steps on the smallest seas."""
     demo = load(EXAMPLES / "demo.py")
-    settings = ("evaluation.period_frames=250", "evaluation.frames=6")
-    part = dataclasses.replace(
-        demo.PARTS[0], environment="deep_sea/3", seeds=1, frames=500, settings=settings
+    # The video is of a short run: a whole one of CartPole takes half a minute.
+    first = demo.make_jobs(tmp_path, [2], 1, 500)[1]
+    monkeypatch.setattr(demo, "video_run", lambda _: first.folder)
+    monkeypatch.setattr(
+        demo, "train_on_all_cores", lambda *given: demo.train(demo.make_jobs(*given)[1:])
     )
-    demo.main(tmp_path, [part])
+    demo.main(tmp_path, [2, 3], 1, 500)
     said = capsys.readouterr().out
-    table = said[said.index("environment") :].splitlines()[1:3]
-    assert [line.split()[1] for line in table] == ["dqn", "noisynet-dqn"]
-    assert all(line.endswith("of 1") for line in table)
-    for path in (tmp_path / "noisynet-dqn.mp4", tmp_path / "report" / "index.html"):
-        assert path.stat().st_size > 10_000
-        assert str(path) in said
+    head, *rows = said[said.index("solved runs") :].splitlines()[:4]
+    assert head.split() == ["solved", "runs", "size", "2", "size", "3"]
+    assert all(row.count("of 1") == 2 for row in rows)
+    assert [row.split("  ")[0] for row in rows] == [one.title for one in demo.CONTENDERS]
+    for name in ("deep-sea.png", "cartpole.mp4", "report/index.html"):
+        assert (tmp_path / name).stat().st_size > 10_000
+        assert str(tmp_path / name) in said
 
 
-def test_every_setting_of_the_demo_is_valid() -> None:
+def test_every_run_of_the_demo_is_valid_and_differs_by_what_it_says(tmp_path: Path) -> None:
     demo = load(EXAMPLES / "demo.py")
-    for part in demo.PARTS:
-        for agent in demo.AGENTS:
-            config = build_config(
-                agent, part.environment, frames=part.frames, settings=demo.settings(part, agent)
-            )
-            assert config.evaluation.period_frames < part.frames
+    jobs = demo.make_jobs(tmp_path)
+    assert len(jobs) == 1 + len(demo.CONTENDERS) * len(demo.SIZES) * demo.SEEDS
+    assert len({job.folder for job in jobs}) == len(jobs)
+    plain, noisy, held = (
+        build_config(
+            one.agent, "deep_sea/5", frames=demo.FRAMES, settings=(*demo.SETTINGS, *one.settings)
+        )
+        for one in demo.CONTENDERS
+    )
+    assert noisy.model_dump(exclude={"exploration"}) == held.model_dump(exclude={"exploration"})
+    assert plain.model_dump(exclude={"exploration", "agent"}) == noisy.model_dump(
+        exclude={"exploration", "agent"}
+    )
+    assert plain.evaluation.period_frames < plain.frames
+
+
+def test_the_demo_names_the_largest_size_that_most_seeds_solve() -> None:
+    demo = load(EXAMPLES / "demo.py")
+    assert demo.deepest([5, 3, 2], [5, 10, 15], 5) == "size 10"
+    assert demo.deepest([0, 2], [5, 10], 5) == "no size"

@@ -49,23 +49,43 @@ def evaluate(
 
 def watch(
     run: Run,
-    output: Annotated[Path, typer.Option("-o", "--output", help="The video.")] = Path("game.mp4"),
-    episode: Annotated[str, typer.Option(help="best, last or a number.")] = "best",
+    output: Annotated[
+        Path, typer.Option("-o", "--output", help="The video: a file.mp4 or a file.gif.")
+    ] = Path("game.mp4"),
+    episode: Annotated[
+        str | None, typer.Option(help="best, last or a number; default: best.")
+    ] = None,
+    play: Annotated[
+        bool, typer.Option("--play", help="Play a new episode with the newest weights.")
+    ] = False,
     noise: Annotated[str, typer.Option(help="Episodes with noise on or off.")] = "on",
+    max_steps: Annotated[int | None, typer.Option(min=1, help="Show only the first steps.")] = None,
 ) -> None:
-    """Render an evaluation episode to a video, with the effect of noise on each action's value."""
+    """Render an episode to a video, with the effect of noise on each action's value."""
     check_choice("--noise", noise, ("on", "off"))
-    if not episode.isdecimal():
+    check_choice("the ending of --output", output.suffix.lower(), (".mp4", ".gif"))
+    if play and episode is not None:
+        fail("--play plays a new episode, --episode shows a traced one: choose one of them", code=2)
+    if episode is not None and not episode.isdecimal():
         check_choice("--episode", episode, ("best", "last", "a number"))
     from noisynet.runs import RunError
     from noisynet.watch import render_episode
 
     with failing(RunError, ValueError, ImportError):
-        chosen = int(episode) if episode.isdecimal() else episode
-        made = render_episode(run, output, episode=chosen, noise=noise)  # type: ignore[arg-type]
+        made = render_episode(
+            run,
+            output,
+            episode="new" if play else episode or "best",
+            noise=noise,  # type: ignore[arg-type]
+            max_steps=max_steps,
+        )
     for note in made.notes:
         say(note)
-    say(f"{made.frames} pictures, {made.seconds:.0f} s, score {made.score:.1f}: {made.path}")
+    size = made.path.stat().st_size / 1e6
+    say(
+        f"{made.frames} pictures, {made.seconds:.0f} s, {size:.1f} MB, score "
+        f"{made.trace.score:.1f}: {made.path}"
+    )
 
 
 def list_runs(

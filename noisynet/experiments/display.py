@@ -89,12 +89,7 @@ class Display:
 
 
 def jobs_table(jobs: Sequence[Job], rows: int) -> Group:
-    """A table of jobs, running ones first, and a line that counts all of them.
-
-    Args:
-        jobs: of the sweep.
-        rows: the maximum number of rows.
-    """
+    """A table of jobs, running ones first, in at most so many rows, and a line that counts all."""
     ordered = sorted(jobs, key=lambda job: _ORDER.index(job.state))
     table = Table(box=None, pad_edge=False)
     for column in ("run", "state", "frames", "steps/s", "score", "time left"):
@@ -119,7 +114,7 @@ def counted(count: int, noun: str) -> str:
 
 
 def format_duration(seconds: float) -> str:
-    """A duration in at most two units: 45 s, 12 min, 3 h 20 min, 5 d 3 h, 120 d."""
+    """A duration in at most two units: 45 s, 12 min, 3 h 20 min, 5 d 3 h, 120 d, 13.3 years."""
     minutes, hours, days = (round(seconds / unit) for unit in (60, 3600, 86400))
     if seconds < 90:
         return f"{round(seconds)} s"
@@ -127,7 +122,17 @@ def format_duration(seconds: float) -> str:
         return f"{minutes} min"
     if minutes < 48 * 60:
         return f"{minutes // 60} h {minutes % 60} min"
-    return f"{hours // 24} d {hours % 24} h" if days < 10 else f"{days:,} d"
+    if days < 10:
+        return f"{hours // 24} d {hours % 24} h"
+    return f"{days} d" if days < 730 else f"{days / 365.25:,.1f} years"
+
+
+def format_frames(frames: int) -> str:
+    """A number of frames in at most five digits, as `--frames` takes it: 348k, 72M, 300,960M."""
+    for unit, size in (("M", 1_000_000), ("k", 1_000)):
+        if frames >= 10 * size or (frames >= size and frames % size == 0):
+            return f"{frames / size:,.0f}{unit}"
+    return f"{frames:,}"
 
 
 def _progress_cells(job: Job) -> list[str]:

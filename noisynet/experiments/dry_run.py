@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import ClassVar
 
-from noisynet.experiments.display import counted, format_duration
+from noisynet.experiments.display import counted, format_duration, format_frames
 from noisynet.experiments.plan import Plan, RunSpec
 from noisynet.experiments.progress import Progress, ProgressState, read_progress
 from noisynet.experiments.throughput import Throughput, measure_throughputs, shipped_throughput
@@ -16,10 +16,7 @@ from noisynet.experiments.throughput import Throughput, measure_throughputs, shi
 class DryRun:
     """What a sweep would do. `str()` returns the text that `--dry-run` prints.
 
-    Attributes:
-        text: that.
-        core_seconds: the time that is left on one core, of the runs with known throughput.
-        exit_code: success, as of a sweep.
+    `core_seconds` is the time that is left on one core, of the runs with known throughput.
     """
 
     text: str
@@ -31,13 +28,7 @@ class DryRun:
 
 
 def make_dry_run(plan: Plan, *, cores: int, jobs: int | None = None) -> DryRun:
-    """Examine a plan. Nothing is created.
-
-    Args:
-        plan: the runs.
-        cores: of this machine.
-        jobs: how many runs at once, None for as many as the cores allow.
-    """
+    """Examine a plan. Nothing is created."""
     groups: dict[tuple[str, str], list[tuple[RunSpec, Progress]]] = {}
     for spec in plan.specs:
         progress = read_progress(spec, check_lock=False)
@@ -62,17 +53,21 @@ def make_dry_run(plan: Plan, *, cores: int, jobs: int | None = None) -> DryRun:
         rest = f"{counted(unknown, 'run')} of unknown throughput"
         total = f"{total}, plus {rest}" if core_seconds else rest
     lines.append(total if not_done else "every run is done")
-    return DryRun("\n".join([f"{_head(plan)}, {frames_left:,} left", *lines]), core_seconds)
+    return DryRun(
+        "\n".join([f"{_head(plan)}, {format_frames(frames_left)} left", *lines]), core_seconds
+    )
 
 
 def _head(plan: Plan) -> str:
+    agents, labels = ({getattr(spec, of) for spec in plan.specs} for of in ("agent", "label"))
+    variants = f" in {len(labels)} variants" if len(labels) > len(agents) else ""
     axes = (
-        counted(len({spec.label for spec in plan.specs}), "agent"),
+        counted(len(agents), "agent") + variants,
         counted(len({spec.environment for spec in plan.specs}), "environment"),
         counted(len({spec.seed for spec in plan.specs}), "seed"),
     )
-    frames = sum(spec.frames for spec in plan.specs)
-    return f"{plan.name}: {counted(len(plan.specs), 'run')} ({', '.join(axes)}), {frames:,} frames"
+    frames = format_frames(sum(spec.frames for spec in plan.specs))
+    return f"{plan.name}: {counted(len(plan.specs), 'run')} ({', '.join(axes)}), {frames} frames"
 
 
 def _group_line(

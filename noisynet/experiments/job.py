@@ -44,17 +44,8 @@ class JobState(Enum):
 class Job:
     """One run of a sweep. No method blocks: the runner calls `poll` until the state is final.
 
-    Args:
-        spec: the run.
-        launch: starts a process of the run, given its cores and threads.
-        log: called with the run and a message on every event.
-
-    Attributes:
-        spec: the run.
-        state: of the job.
-        cores: assigned to its process.
-        reason: why it failed.
-        started: whether the run's folder existed or a process was started.
+    `launch` starts a process of the run, given its cores and threads; `log` is called on every
+    event. `started` says whether the run's folder existed or a process was started.
     """
 
     def __init__(
@@ -70,12 +61,7 @@ class Job:
         self._read_folder()
 
     def start(self, cores: int, threads: int) -> bool:
-        """Start the run's process unless another process holds the lock; whether it was started.
-
-        Args:
-            cores: assigned to it.
-            threads: OMP_NUM_THREADS of the process.
-        """
+        """Start the run's process unless another process holds the lock; whether it was started."""
         self._read_folder()
         if self.state is not JobState.WAITING:
             return False

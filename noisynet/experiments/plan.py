@@ -14,18 +14,7 @@ from noisynet.experiments.plan_file import PlanError, PlanReader, Rule, read_pla
 
 @dataclass(frozen=True)
 class RunSpec:
-    """One run of a plan.
-
-    Attributes:
-        agent: its name.
-        environment: its name.
-        seed: decides every random stream.
-        variant: its name, "" for none.
-        preset: of the settings, None for the default of the environment's family.
-        settings: `key=value`, as after `--set`.
-        out: parent of the run folders.
-        config: the resulting configuration.
-    """
+    """One run of a plan; `settings` are `key=value`, as after `--set`."""
 
     agent: str
     environment: str
@@ -87,11 +76,8 @@ class RunSpec:
 class Plan:
     """The runs of a sweep.
 
-    Attributes:
-        name: as given by the user.
-        out: parent of the run folders.
-        specs: the runs. All agents and environments of one seed come before the next seed, so that
-            an unfinished sweep can be compared.
+    All agents and environments of one seed come before the next seed, so that an unfinished sweep
+    can be compared.
     """
 
     name: str

@@ -38,15 +38,9 @@ class PlanError(ValueError):
 
 @dataclass(frozen=True)
 class Rule:
-    """Settings for the runs of some agents on some environments.
+    """Settings for the runs of some agents on some environments; None leaves a value as it is.
 
-    Attributes:
-        agents: names or patterns, of which one must match.
-        environments: names or patterns, of which one must match.
-        frames: the budget, None to leave it as it is.
-        preset: of the settings, None to leave it as it is.
-        settings: `key=value`, as after `--set`.
-        name: of a variant, "" for a rule that applies to every variant.
+    `settings` are `key=value`, as after `--set`. A rule with a name is a variant.
     """
 
     agents: tuple[str, ...] = ("*",)
@@ -92,20 +86,10 @@ def read_plan(plan: str) -> tuple[dict[str, Any], str]:
 
 
 class PlanReader:
-    """Validates a parsed plan and the options that override it, and collects every error.
+    """Validates a parsed plan and the options that override it; see `build_plan`.
 
-    Args:
-        document: the parsed TOML.
-        agents: overrides the plan's, as do `environments` and `seeds`; see `build_plan`.
-
-    Attributes:
-        errors: of the plan; the other attributes are its valid part.
-        agents: their names, patterns resolved.
-        environments: their names.
-        seeds: of the runs.
-        rules: later ones override earlier ones.
-        variants: each adds a run for every agent and environment that it matches.
-        variants_only: whether the runs without a variant are left out.
+    It collects every error; the other attributes are the plan's valid part. Later rules override
+    earlier ones. Each variant adds a run for every agent and environment that it matches.
     """
 
     def __init__(

@@ -29,11 +29,8 @@ _LOG_TAIL_BYTES: Final = 1 << 14
 class ProcessOptions:
     """How the processes of runs are started.
 
-    Attributes:
-        device: as after `--device`.
-        tensorboard: whether TensorBoard events are written.
-        program: the command to which the run's arguments are appended; None for `PROGRAM`, with the
-            interpreter of the machine that starts the process.
+    `program` is the command to which the run's arguments are appended; None for `PROGRAM`, with the
+    interpreter of the machine that starts the process.
     """
 
     device: str = "auto"
@@ -48,14 +45,10 @@ class ProcessOptions:
 
 @dataclass(frozen=True)
 class Exit:
-    """How a process ended.
+    """How a process ended, and the progress of its run.
 
-    Attributes:
-        code: its exit code, negative for a signal.
-        progress: of the run afterwards.
-        killed_by: what killed it, such as SIGKILL; "" if it exited by itself.
-        error: its error message.
-        where: the node of a cluster that it ran on; "" for this machine.
+    The code is negative for a signal. `killed_by` is "" if it exited by itself, `where` the node
+    of a cluster.
     """
 
     code: int
@@ -80,12 +73,6 @@ class Process(Protocol):
 
 class LocalProcess:
     """A process of this machine, whose output is appended to the run's log file.
-
-    Args:
-        spec: the run.
-        options: how it is started.
-        threads: its OMP_NUM_THREADS.
-        where: the node of a cluster that this is.
 
     Raises:
         OSError: it cannot be started.

@@ -40,14 +40,9 @@ class ProgressState(Enum):
 
 @dataclass(frozen=True)
 class Progress:
-    """The progress of a run.
+    """The progress of a run: the frames of its newest checkpoint, the score of its last evaluation.
 
-    Attributes:
-        state: how far it is; `LOCKED` if a process trains it now.
-        frames: of its newest checkpoint.
-        score: of its last evaluation.
-        owner: the process that holds its lock.
-        reason: why its folder cannot be read.
+    `LOCKED` by its `owner` if a process trains it now; `reason` says why its folder is unreadable.
     """
 
     state: ProgressState

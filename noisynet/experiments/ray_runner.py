@@ -29,11 +29,6 @@ _LOST: Final = ("WorkerCrashedError", "NodeDiedError", "LocalRayletDiedError", "
 class RayRunner(Runner):
     """Runs every job of a plan as a Ray task, which Ray queues until a node has the cores.
 
-    Args:
-        plan: as for `Runner`, like `options` and `display`.
-        address: of the cluster; None for RAY_ADDRESS, or a new local cluster.
-        max_jobs: how many runs at once; None for as many as the cluster allows.
-
     Raises:
         ImportError: Ray is not installed.
         ConnectionError: there is no cluster at the address.
@@ -125,13 +120,7 @@ class RayTask:
 
 
 def run_process(spec: RunSpec, options: ProcessOptions, threads: int) -> Exit:
-    """A Ray task: run a process of a run on this node.
-
-    Args:
-        spec: the run.
-        options: how the process is started.
-        threads: its OMP_NUM_THREADS.
-    """
+    """A Ray task: run a process of a run on this node."""
     # Ray cancels a task by SIGINT, which a cluster started in the background ignores.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     node = import_extra("ray", "ray").get_runtime_context().get_node_id()

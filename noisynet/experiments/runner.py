@@ -24,18 +24,7 @@ def available_cores() -> int:
 
 
 class Runner:
-    """Runs every job of a plan.
-
-    Args:
-        plan: the runs.
-        options: how processes are started.
-        display: shows the progress.
-        cores: how many to use; None for all.
-        max_jobs: how many runs at once; None for as many as the cores allow.
-
-    Attributes:
-        jobs: in the order of the plan.
-    """
+    """Runs every job of a plan, as many at once as `cores` and `max_jobs` allow."""
 
     def __init__(
         self,

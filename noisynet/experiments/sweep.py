@@ -27,13 +27,7 @@ _MAX_CONFLICTS: Final = 10
 
 @dataclass(frozen=True)
 class FailedRun:
-    """A run that failed.
-
-    Attributes:
-        name: of the run.
-        reason: its error message.
-        log: the file with its output.
-    """
+    """A run that failed."""
 
     name: str
     reason: str
@@ -42,15 +36,7 @@ class FailedRun:
 
 @dataclass(frozen=True)
 class SweepSummary:
-    """The result of a sweep. `str()` returns the text that `noisynet sweep` prints.
-
-    Attributes:
-        plan: its name.
-        runs: how many it has.
-        done: how many of them are done.
-        failures: the runs that failed.
-        signal: that stopped the sweep, None if none did.
-    """
+    """The result of a sweep. `str()` returns the text that `noisynet sweep` prints."""
 
     plan: str
     runs: int

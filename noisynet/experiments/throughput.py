@@ -26,13 +26,9 @@ FILE: Final = "throughput.json"
 
 @dataclass(frozen=True)
 class Throughput:
-    """How fast an agent trains in a family of environments.
+    """How fast an agent trains in a family of environments, updates and checkpoints included.
 
-    Attributes:
-        steps_per_second: of training, updates and checkpoints included.
-        frames_per_step: of the environment.
-        evaluation_frames_per_second: None if no evaluation was timed; then the same as training.
-        source: where it was measured.
+    Without a timed evaluation, evaluations are taken to be as fast as training.
     """
 
     steps_per_second: float

@@ -10,15 +10,10 @@ AgentKind = Literal["value", "actor-critic"]
 
 @dataclass(frozen=True)
 class AgentStyle:
-    """The title, baseline and plot style of an agent.
+    """The title and plot style of an agent, and the `baseline` that a noisy one is compared with.
 
-    Attributes:
-        title: its name in tables and figures.
-        kind: value and actor-critic agents may have different budgets.
-        colour: of its lines and bars, safe for colour-blind readers (Wong 2011, then Tol 2021).
-        baseline: the agent that a noisy agent is compared with; empty for agents without noise.
-        in_paper: whether it is an agent of the paper; the others have tables and figures of their
-            own.
+    Colours are safe for colour-blind readers (Wong 2011, then Tol 2021). Agents that are not
+    `in_paper` have tables and figures of their own.
     """
 
     title: str
@@ -62,10 +57,8 @@ FACTORISED_A3C: Final = "noisynet-a3c-factorised"
 class Contender:
     """An agent with its settings: what a report compares. Ordered as in `STYLES`.
 
-    Attributes:
-        agent: the name of the agent.
-        variant: the settings that differ from the agent's most common ones, as in
-            "exploration.sigma0=0.1"; empty for the most common ones.
+    `variant` has the settings that differ from the agent's most common ones, as in
+    "exploration.sigma0=0.1".
     """
 
     agent: str

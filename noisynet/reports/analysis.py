@@ -48,10 +48,6 @@ class Analysis:
 
     Scores of different environments are normalised: on Atari by human and random scores, elsewhere
     by the measured range.
-
-    Attributes:
-        study: the runs.
-        reference_name: which human and random scores.
     """
 
     study: Study
@@ -151,12 +147,7 @@ class Analysis:
     # --- two contenders --------------------------------------------------------------------------
 
     def compared_with(self, baseline: str, *, factorised_a3c: bool = False) -> list[Contender]:
-        """The contenders of a baseline agent and of its NoisyNet version, if they have runs.
-
-        Args:
-            baseline: its name.
-            factorised_a3c: whether to include NoisyNet-A3C with factorised noise.
-        """
+        """The contenders of a baseline agent and of its NoisyNet version, if they have runs."""
         return [
             contender
             for contender in self.study.contenders

@@ -6,6 +6,7 @@ Agents that are not in the paper have the same figures under other names.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
@@ -50,10 +51,9 @@ _TASK_MARKERS: Final = ("o", "s", "^", "D", "v", "P")
 
 def curve_figures(analysis: Analysis) -> Iterator[ReportFigure]:
     """Every figure over training for which there are runs."""
-    yield from _environment_figures(analysis)
-    yield from _median_figures(analysis)
-    yield from _noise_figures(analysis)
-    yield from _sigma_figures(analysis)
+    for figures in (_environment_figures, _median_figures, _noise_figures, _sigma_figures):
+        for figure in figures(analysis):
+            yield replace(figure, over_frames=True)
 
 
 # --- Figures 6 to 8: every environment -----------------------------------------------------------
@@ -91,14 +91,15 @@ def _environments(
     columns = min(_MAX_COLUMNS if len(tasks) > 12 else 3, len(tasks))
     small = columns == _MAX_COLUMNS
     width = max(WIDTH if small else WIDTH / 3 * columns, 0.6 * WIDTH)
-    margin = 0.42  # inches above for the legend and below for the axis
-    figure, grid = panels(len(tasks), columns, width, 0.9 if small else 1.7, 2 * margin)
-    height = figure.get_figheight()
+    figure, grid = panels(len(tasks), columns, width, 0.9 if small else 1.7, 0.6)
+    legend = figure_legend(figure, [Line2D([], [], **line_style(one, shown)) for one in shown], 3)
+    height = figure.get_figheight() + legend
+    figure.set_figheight(height)
     figure.subplots_adjust(
         left=(0.42 if small else 0.62) / width,
         right=0.985,
-        bottom=(margin + 0.02) / height,
-        top=1 - (margin + 0.05) / height,
+        bottom=0.44 / height,
+        top=1 - (legend + 0.22) / height,
         wspace=0.42 if small else 0.3,
         hspace=0.42 if small else 0.45,
     )
@@ -121,8 +122,6 @@ def _environments(
             axes.tick_params(axis="x", labelbottom=position + columns >= len(tasks))
     figure.supxlabel(label, fontsize=8, y=0.06 / height)
     figure.supylabel("evaluation score (points)", fontsize=8, x=0.04 / width)
-    handles = [Line2D([], [], **line_style(contender, shown)) for contender in shown]
-    figure.legend(handles=handles, loc="upper center", ncols=min(len(handles), 3))
     return figure
 
 
@@ -140,7 +139,8 @@ def _plot_environment(
             band(axes, x, (mean - deviation, mean + deviation), contender.style.colour)
     for curve in study.curves(contender, study.unfinished(contender, task)):
         present = ~np.isnan(curve)
-        axes.plot(x[present], curve[present], **style | {"linewidth": 0.6, "alpha": 0.7})
+        thin = {"linewidth": 0.6, "alpha": 0.7, "label": f"{contender.title}, unfinished"}
+        axes.plot(x[present], curve[present], **style | thin)
 
 
 def _mean_and_deviation(curves: Floats) -> tuple[Floats, Floats]:
@@ -237,7 +237,8 @@ def _noise_modes(analysis: Analysis, noisy: dict[Contender, list[str]]) -> Figur
         x = analysis.study.frames(contender)
         for mode, dashes in _MODES.items():
             style = {"color": contender.style.colour, "linestyle": dashes, **markers(len(x))}
-            axes.plot(x, analysis.median_curve(contender, tasks, mode), **style)
+            curve = analysis.median_curve(contender, tasks, mode)
+            axes.plot(x, curve, label=f"noise {mode}", **style)
         axes.set_xlabel(frames_axis(axes, x[-1]), size=7)
         axes.yaxis.set_major_locator(MaxNLocator(4))
         axes.set_title(contender.title, fontsize=7)
@@ -247,8 +248,8 @@ def _noise_modes(analysis: Analysis, noisy: dict[Contender, list[str]]) -> Figur
         Line2D([], [], color="black", linestyle=dashes, label=f"noise {mode}")
         for mode, dashes in _MODES.items()
     ]
-    figure.legend(handles=handles, loc="upper center", ncols=2)
-    figure.tight_layout(rect=(0, 0, 1, 1 - 0.2 / figure.get_figheight()))
+    legend = figure_legend(figure, handles)
+    figure.tight_layout(rect=(0, 0, 1, 1 - legend / figure.get_figheight()))
     return figure
 
 
@@ -313,8 +314,9 @@ def _layers(analysis: Analysis, contender: Contender, tasks: Sequence[str]) -> F
     for axes in grid[::columns]:
         # A formula: the font cannot combine the bar with a plain letter.
         axes.set_ylabel(r"$\bar{\Sigma}$ (mean $|\sigma^w|$)", parse_math=True)
-    figure_legend(figure, grid[0], columns=5)
-    figure.tight_layout(rect=(0, 0, 1, 1 - 0.25 / figure.get_figheight()))
+    handles = [one for axes in grid for one in axes.get_legend_handles_labels()[0]]
+    legend = figure_legend(figure, handles, 5)
+    figure.tight_layout(rect=(0, 0, 1, 1 - legend / figure.get_figheight()))
     return figure
 
 

@@ -36,7 +36,7 @@ SIGMA_POINTS: Final = 200
 # Settings on which runs of one contender may differ: identity, protocol and logging.
 _NOT_SETTINGS: Final = (
     *("agent", "environment", "environment_options", "seed", "frames", "evaluation"),
-    *("max_episode_frames", "checkpoint_period_frames", "log_period_steps", "threads"),
+    *("max_episode_frames", "checkpoint_period_frames", "log_period_steps", "threads", "made_by"),
 )
 # The integers that a configuration must have, and their least values.
 _LEAST: Final = {"seed": 0, "frames": 1, "evaluation.period_frames": 1, "evaluation.frames": 1}
@@ -50,11 +50,7 @@ class ReportError(Exception):
 class Protocol:
     """What must be equal for the scores of two runs to be compared.
 
-    Attributes:
-        budget_frames: how long the agent is trained.
-        period_frames: from one evaluation to the next.
-        evaluation_frames: how long each evaluation plays.
-        max_episode_frames: where episodes are truncated; 0 for the environment's own limit.
+    `max_episode_frames` is 0 for the environment's own limit.
     """
 
     budget_frames: int
@@ -84,7 +80,10 @@ class Protocol:
         )
 
     def difference(self, others: Sequence[Protocol]) -> str:
-        """Where `others`, which include it, differ, as in "10,000,000 frames"; empty if nowhere."""
+        """What tells it from `others`, which include it, as in "10,000,000 frames".
+
+        No more than is needed: a longer budget usually has longer periods, too.
+        """
         limit = self.max_episode_frames
         texts = {
             "budget_frames": f"{self.budget_frames:,} frames",
@@ -92,31 +91,25 @@ class Protocol:
             "evaluation_frames": f"evaluated for {self.evaluation_frames:,}",
             "max_episode_frames": f"episode limit {limit:,}" if limit else "no episode limit",
         }
-        differing = [name for name in texts if len({getattr(one, name) for one in others}) > 1]
-        return ", ".join(texts[name] for name in differing)
+        told: list[str] = []
+        rest = [one for one in others if one != self]
+        for name, text in texts.items():
+            alike = [one for one in rest if getattr(one, name) == getattr(self, name)]
+            if len(alike) < len(rest):
+                told, rest = [*told, text], alike
+        return ", ".join(told)
 
 
 @dataclass(frozen=True)
 class Run:
     """One run folder.
 
-    Attributes:
-        path: the folder.
-        agent: its name, one of `AGENTS`.
-        environment: as in "atari/pong".
-        options: of the environment, as JSON with sorted keys.
-        seed: of the run.
-        protocol: its budget and evaluations.
-        settings: everything else in its configuration, by dotted key, as JSON.
-        score_noise: the noise mode whose curve is the run's score.
-        curves: by noise mode, the score of each evaluation [K], after every period and at the
-            end, NaN where there is none; agents without noise have only "off".
-        sigma: Σ̄ by layer, [SIGMA_POINTS]; NaN at points without a row.
-        training_seconds: the duration of training, including work repeated after interruptions.
-        evaluation_seconds: the duration of evaluations.
-        steps_per_second: of training; NaN if nothing was timed.
-        state: of status.json.
-        remarks: for the table of runs.
+    `settings` are all of its configuration but its identity and protocol, by dotted key, as JSON,
+    and `options` those of the environment. `curves` has the score of each evaluation [K] by noise
+    mode, after every period and at the end, NaN where there is none; agents without noise have only
+    "off", and `score_noise` is the mode that counts. `sigma` is Σ̄ by layer, [SIGMA_POINTS], NaN at
+    points without a row. Seconds include work repeated after interruptions. `made_by` has a text
+    for each change of versions, commit, machine or device.
     """
 
     path: Path
@@ -134,6 +127,7 @@ class Run:
     steps_per_second: float
     state: str
     remarks: tuple[str, ...] = ()
+    made_by: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
@@ -232,7 +226,22 @@ def read_run(path: Path) -> Run:
         steps_per_second=steps / training if training > 0 else math.nan,
         state=state,
         remarks=tuple(remarks),
+        made_by=_made_by(folder),
     )
+
+
+def _made_by(folder: RunFolder) -> tuple[str, ...]:
+    """What config.json says about versions, commit, machine and device; nothing in old runs."""
+    try:
+        makers = json.loads(folder.config_path.read_bytes()).get("made_by", [])
+        return tuple(
+            f"{', '.join(f'{name} {version}' for name, version in made['versions'].items())}; "
+            f"commit {made['commit'] or 'unknown'}; {made['device']} of {made['machine']}, "
+            f"{made['processor']}, {made['cores']} cores, {made['system']}"
+            for made in makers
+        )
+    except (KeyError, TypeError, AttributeError) as error:
+        raise RunDamaged(f"{folder.config_path} has a damaged made_by: {error!r}") from error
 
 
 def _checked_config(folder: RunFolder) -> dict[str, Any]:

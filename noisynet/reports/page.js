@@ -37,3 +37,52 @@ for (const table of document.querySelectorAll("table.sortable")) {
     });
   });
 }
+
+// A pointer over a curve shows the values of every line of that panel at the nearest evaluation.
+const tip = document.getElementById("tip");
+
+const row = (text, colour) => {
+  const line = document.createElement("div");
+  if (colour) {
+    const mark = document.createElement("span");
+    mark.style.background = colour;
+    line.append(mark);
+  }
+  line.append(text);
+  return line;
+};
+
+for (const plot of document.querySelectorAll(".plot[data-curves]")) {
+  const { x, panels } = JSON.parse(plot.dataset.curves);
+  const cursor = document.createElement("div");
+  cursor.className = "cursor";
+  cursor.hidden = true;
+  plot.append(cursor);
+  const hide = () => { tip.hidden = cursor.hidden = true; };
+  plot.addEventListener("pointerleave", hide);
+  plot.addEventListener("pointermove", (event) => {
+    const area = plot.getBoundingClientRect();
+    const [left, top] = [(event.clientX - area.left) / area.width, (event.clientY - area.top) / area.height];
+    const panel = panels.find(({ box: [l, t, w, h] }) => left >= l && left <= l + w && top >= t && top <= t + h);
+    if (!panel) return hide();
+    const [l, t, w, h] = panel.box;
+    const [low, high] = panel.range;
+    const frames = low + ((left - l) / w) * (high - low);
+    let nearest = -1;
+    x.forEach((at, i) => {
+      const known = panel.lines.some((line) => line.y[i] !== null);
+      if (known && (nearest < 0 || Math.abs(at - frames) < Math.abs(x[nearest] - frames))) nearest = i;
+    });
+    if (nearest < 0) return hide();
+    const shown = panel.lines.filter((line) => line.y[nearest] !== null);
+    const title = `${panel.title ? `${panel.title}, ` : ""}${x[nearest].toLocaleString("en")} frames`;
+    tip.replaceChildren(row(title), ...shown.map((line) =>
+      row(`${line.name}: ${line.y[nearest].toLocaleString("en", { maximumSignificantDigits: 4 })}`, line.colour)));
+    const at = l + (w * (x[nearest] - low)) / (high - low);
+    cursor.style.cssText = `left:${100 * at}%;top:${100 * t}%;height:${100 * h}%`;
+    tip.hidden = cursor.hidden = false;
+    const room = document.documentElement.clientWidth - tip.offsetWidth - 8;
+    tip.style.left = `${Math.max(0, Math.min(event.clientX + 14, room)) + window.scrollX}px`;
+    tip.style.top = `${event.clientY + 16 + window.scrollY}px`;
+  });
+}

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import json
 from importlib.resources import files
 from typing import Any, Final
 
 from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
 
-from noisynet.reports.plotting import ReportFigure
+from noisynet.reports.plotting import ReportFigure, line_values
 from noisynet.reports.table_formats import Table, TableFormat, render_table
 
 _SVG_BYTES: Final = 400_000
@@ -45,6 +46,7 @@ def figure_item(figure: ReportFigure, study: str) -> dict[str, Any]:
         "image": f"data:image/{kind};base64,{base64.b64encode(data).decode()}",
         "caption": figure.caption,
         "width": round(figure.drawn.get_figwidth() * _PIXELS_PER_INCH),
+        "curves": json.dumps(line_values(figure.drawn)) if figure.over_frames else "",
     }
 
 

@@ -83,12 +83,7 @@ def paper_tables() -> list[Table]:
 
 
 def print_paper(out: TextIO | None = None, form: TableFormat = "text") -> None:
-    """Print the paper's tables, recomputed, next to the original numbers.
-
-    Args:
-        out: the stream; None for standard output.
-        form: text for a terminal, or Markdown, CSV or LaTeX.
-    """
+    """Print the paper's tables, recomputed, next to the original numbers."""
     stream = sys.stdout if out is None else out
     stream.write("\n".join(render_table(table, form) for table in paper_tables()))
 

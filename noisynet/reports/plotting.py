@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import math
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -10,7 +11,9 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import matplotlib
+import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
@@ -60,19 +63,17 @@ _VARIANT_LINES: Final = ((0, (1, 1)), (0, (3, 1, 1, 1)), (0, (5, 1, 1, 1, 1, 1))
 
 @dataclass(frozen=True)
 class ReportFigure:
-    """A figure of the report.
+    """A figure of the report; `name` is that of its files, as in "figure-2".
 
-    Attributes:
-        name: of its files, as in "figure-2".
-        title: one line.
-        caption: what it shows and how to read it.
-        drawn: the figure itself.
+    With `over_frames`, its x axes are training frames, and the page shows the values of its lines
+    under the pointer.
     """
 
     name: str
     title: str
     caption: str
     drawn: Figure
+    over_frames: bool = False
 
     def render(self) -> tuple[bytes, bytes]:
         """The figure as PNG and as SVG."""
@@ -81,6 +82,43 @@ class ReportFigure:
             self.drawn.savefig(png, format="png", dpi=DPI, metadata={"Software": None})
             self.drawn.savefig(svg, format="svg", metadata={"Date": None, "Creator": None})
         return png.getvalue(), svg.getvalue()
+
+
+def line_values(figure: Figure) -> dict[str, Any]:
+    """The values of every labelled line of a figure, for the script of the page.
+
+    `x` has the frames of all lines, and each line its `y` at these, None where it has no point.
+    `box` is the panel within the figure: left, top, width and height as fractions; `range` the
+    ends of its x axis.
+    """
+    lines = {
+        axes: [line for line in axes.lines if not str(line.get_label()).startswith("_")]
+        for axes in figure.axes
+    }
+    points = [np.asarray(line.get_xdata(), float) for found in lines.values() for line in found]
+    frames = np.unique(np.concatenate([np.empty(0), *points]))
+    panels = []
+    for axes, found in lines.items():
+        box = axes.get_position()
+        values = [
+            {
+                "name": str(line.get_label()),
+                "colour": to_hex(line.get_color()),
+                "y": _values_at(frames, *(np.asarray(data, float) for data in line.get_data())),
+            }
+            for line in found
+        ]
+        if values:
+            bounds = (box.x0, 1 - box.y1, box.width, box.height)
+            panel = {"box": [round(float(bound), 4) for bound in bounds], "lines": values}
+            panels.append({**panel, "title": axes.get_title(), "range": [*axes.get_xlim()]})
+    return {"x": frames.round().astype(int).tolist(), "panels": panels}
+
+
+def _values_at(frames: Floats, x: Floats, y: Floats) -> list[float | None]:
+    values = dict(zip(x, y, strict=True))
+    found = (values.get(frame, math.nan) for frame in frames)
+    return [None if math.isnan(value) else float(f"{value:.4g}") for value in found]
 
 
 @contextmanager
@@ -138,13 +176,18 @@ def band(
     axes.fill_between(x, *bounds, color=colour, alpha=0.18, linewidth=0, **more)
 
 
-def figure_legend(figure: Figure, axes: Axes, columns: int = 4) -> None:
-    """Put one legend above all panels of a figure, with each label once."""
-    handles, labels = axes.get_legend_handles_labels()
-    once = dict(zip(labels, handles, strict=True))
-    if once:
-        shown = {"handles": list(once.values()), "labels": list(once)}
-        figure.legend(**shown, loc="upper center", ncols=min(columns, len(once)))
+def figure_legend(figure: Figure, handles: Sequence[Any], columns: int = 4) -> float:
+    """Put one legend above all panels of a figure, each label once; return its height in inches.
+
+    Long labels have fewer columns.
+    """
+    once = {str(handle.get_label()): handle for handle in handles}
+    if not once:
+        return 0.0
+    longest = 0.6 + 0.065 * max(map(len, once))  # inches of a handle and its label
+    columns = max(1, min(columns, len(once), int(figure.get_figwidth() / longest)))
+    figure.legend(handles=list(once.values()), loc="upper center", ncols=columns)
+    return 0.08 + 0.16 * -(-len(once) // columns)
 
 
 def markers(points: int) -> dict[str, Any]:

@@ -29,22 +29,14 @@ MANIFEST: Final = "report.json"
 _ORDER: Final = (
     *("figure-6", "figure-7", "figure-8", "curves", "table-1", "table-2", "figure-1", "figure-2"),
     *("figure-5", "other-agents", "medians", "comparison", "improvement", "aggregates", "profiles"),
-    *("table-3", "relative", "figure-3", "sigma", "noise", "cost", "missing", "runs"),
+    *("table-3", "relative", "figure-3", "sigma", "noise", "cost", "missing", "configuration"),
+    *("versions", "runs"),
 )
 
 
 @dataclass(frozen=True)
 class ReportSummary:
-    """What a report contains.
-
-    Attributes:
-        page: the HTML page.
-        runs: how many runs are in the report.
-        studies: one line for each study.
-        skipped: folders that could not be read, each with the reason.
-        notes: on separated and missing runs.
-        files: how many files were written, the page included.
-    """
+    """What a report contains: a line for each study, skipped folder and note."""
 
     page: Path
     runs: int
@@ -89,7 +81,7 @@ def write_report(
     if at_frames is not None and at_frames <= 0:
         raise ReportError(f"at_frames must be positive, got {at_frames}")
     studies = make_studies(read, at_frames)
-    sections = [_make_section(Analysis(study, references), on_progress) for study in studies]
+    sections = [_make_section(Analysis(study, references), out, on_progress) for study in studies]
     agents = len({run.agent for run in read})
     opening = (
         f"{count(len(read), 'run')} of {count(agents, 'agent')} in {len(studies)} "
@@ -115,10 +107,12 @@ def write_report(
 # --- one study -----------------------------------------------------------------------------------
 
 
-def _make_section(analysis: Analysis, on_progress: Callable[[str], None]) -> dict[str, Any]:
+def _make_section(
+    analysis: Analysis, out: Path, on_progress: Callable[[str], None]
+) -> dict[str, Any]:
     """The section of a study, for the template of the page."""
     study = analysis.study
-    tables = chain(score_tables(analysis), run_tables(analysis))
+    tables = chain(score_tables(analysis), run_tables(analysis, out))
     items = [table_item(table, study.name) for table in tables if table.rows]
     with figure_style():
         # Each is drawn when the one before is done: all at once would fill the memory.

@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+import os
+from collections import Counter
+from pathlib import Path
+from urllib.parse import quote
+
 import numpy as np
 
+from noisynet.reports.agents import Contender
 from noisynet.reports.analysis import Analysis
-from noisynet.reports.table_formats import Table, number_cell
+from noisynet.reports.table_formats import Cell, Table, number_cell
 
 
-def run_tables(analysis: Analysis) -> list[Table]:
-    """Every table of runs."""
-    return [cost(analysis), missing(analysis), runs_table(analysis)]
+def run_tables(analysis: Analysis, report: Path) -> list[Table]:
+    """Every table of runs; links to runs start at the folder of the report."""
+    return [
+        *(cost(analysis), missing(analysis), configuration(analysis), versions(analysis)),
+        runs_table(analysis, report),
+    ]
 
 
 def cost(analysis: Analysis) -> Table:
@@ -60,8 +69,35 @@ def missing(analysis: Analysis) -> Table:
     return table
 
 
-def runs_table(analysis: Analysis) -> Table:
-    """Every run."""
+def configuration(analysis: Analysis) -> Table:
+    """The settings of every contender."""
+    study = analysis.study
+    notes = ("Several values: those of different environments.",)
+    columns = ("setting", *(contender.title for contender in study.contenders))
+    table = Table("configuration", "Configuration", columns, notes, collapsed=True)
+    found: dict[str, dict[Contender, list[str]]] = {}
+    for (contender, _), runs in study.cells.items():
+        for key, value in (item for run in runs for item in run.settings.items()):
+            values = found.setdefault(key, {}).setdefault(contender, [])
+            if value not in values:
+                values.append(value)
+    for key, by_contender in sorted(found.items()):
+        cells = ["; ".join(by_contender.get(contender, ["–"])) for contender in study.contenders]
+        table.add(key, *(cell.replace('"', "") for cell in cells))
+    return table
+
+
+def versions(analysis: Analysis) -> Table:
+    """What the runs were trained with: versions, commit, machine and device."""
+    counts = Counter(text for run in analysis.study.runs for text in run.made_by)
+    table = Table("versions", "Versions and machines", ("trained with", "runs"), collapsed=True)
+    for text, count in counts.most_common():
+        table.add(text, count)
+    return table
+
+
+def runs_table(analysis: Analysis, report: Path) -> Table:
+    """Every run, with a link from the folder of the report to its own."""
     columns = ("run", "agent", "environment", "seed", "state", "evaluated at (frames)")
     table = Table("runs", "Runs", (*columns, "best", "last", "steps/s", "remarks"))
     study = analysis.study
@@ -69,7 +105,7 @@ def runs_table(analysis: Analysis) -> Table:
         for run in runs:
             scores = run.curve[~np.isnan(run.curve)]
             table.add(
-                run.name,
+                Cell(run.name, link=_link(run.path, report)),
                 contender.title,
                 task,
                 run.seed,
@@ -81,3 +117,9 @@ def runs_table(analysis: Analysis) -> Table:
                 "; ".join(run.remarks),
             )
     return table
+
+
+def _link(folder: Path, report: Path) -> str:
+    """The relative address of a folder; it begins with a dot, so that it never names a scheme."""
+    path = os.path.relpath(os.fsencode(folder.resolve()), os.fsencode(report.resolve()))
+    return f"./{quote(path)}/"

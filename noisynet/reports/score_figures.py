@@ -161,9 +161,8 @@ def _aggregates(analysis: Analysis, shown: Sequence[Contender]) -> Figure:
         axes.set_xlabel("(%)")
         axes.xaxis.set_major_locator(MaxNLocator(4))
     _label_rows(row[0], [contender.title for contender in shown])
-    figure_legend(figure, row[0])
-    has_legend = bool(row[0].get_legend_handles_labels()[1])
-    figure.tight_layout(rect=(0, 0, 1, 1 - 0.2 / figure.get_figheight() * has_legend))
+    legend = figure_legend(figure, row[0].get_legend_handles_labels()[0])
+    figure.tight_layout(rect=(0, 0, 1, 1 - legend / figure.get_figheight()))
     return figure
 
 

@@ -26,12 +26,7 @@ HUMAN: Final = 100.0
 
 @dataclass(frozen=True)
 class Reference:
-    """The scores by which a task is normalised.
-
-    Attributes:
-        low: the score that becomes 0; a random agent's, on Atari.
-        high: the score that becomes 100; a human's, on Atari.
-    """
+    """The scores of a task that become 0 and 100; on Atari a random agent's and a human's."""
 
     low: float
     high: float

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -22,16 +23,8 @@ class Study:
 
     Value and actor-critic agents may have different protocols, as in the paper (200M and 320M
     frames). A task is an environment, followed by its options if they are not the most common ones.
-
-    Attributes:
-        name: of its files, as in "atari" or "atari-10000000-frames".
-        title: the family of environments, and what differs from other studies of the same family.
-        family: the family of environments.
-        protocols: by kind of agent.
-        horizons: the frames at which agents of each kind are compared: the budget, or fewer if the
-            user asked for it.
-        cells: the runs of each contender on each task, all in order.
-        notes: remarks for the reader of the report.
+    `horizons` are the frames at which agents of each kind are compared: the budget, or fewer if the
+    user asked for it. `cells` has the runs of each contender on each task, all in order.
     """
 
     name: str
@@ -49,8 +42,8 @@ class Study:
 
     @cached_property
     def tasks(self) -> tuple[str, ...]:
-        """The environments, in alphabetical order."""
-        return tuple(sorted({task for _, task in self.cells}))
+        """The environments, in alphabetical order, with numbers by their value."""
+        return tuple(sorted({task for _, task in self.cells}, key=_by_numbers))
 
     @cached_property
     def seeds(self) -> tuple[int, ...]:
@@ -136,6 +129,12 @@ def count(number: int, what: str) -> str:
     return f"{number:,} {what}" + ("" if number == 1 else "s")
 
 
+def _by_numbers(text: str) -> list[tuple[int, str]]:
+    """A key that sorts "deep_sea/5" before "deep_sea/10"."""
+    words = re.findall(r"\d+|\D+", text)
+    return [(int(word), "") if word.isdecimal() else (-1, word) for word in words]
+
+
 def task_game(task: str) -> tuple[str, str]:
     """The family and game of a task, without its options."""
     return parse_environment(task.partition(" ")[0])
@@ -161,9 +160,7 @@ def figure_label(task: str) -> str:
 def make_studies(runs: Sequence[Run], at_frames: int | None = None) -> list[Study]:
     """Group runs into studies, the largest first.
 
-    Args:
-        runs: any runs.
-        at_frames: compare runs after this many frames instead of at the end of the budget.
+    With `at_frames`, runs are compared after so many frames instead of at the end of the budget.
 
     Raises:
         ReportError: Two runs of one agent with the same settings, environment and seed.
@@ -233,7 +230,7 @@ def _contenders(runs: Sequence[Run]) -> tuple[dict[int, Contender], list[str]]:
     for agent in sorted({run.agent for run in runs}):
         of_agent = [run for run in runs if run.agent == agent]
         kinds = Counter(tuple(sorted(run.settings.items())) for run in of_agent)
-        common = dict(max(kinds.items(), key=lambda counted: (counted[1], counted[0]))[0])
+        common = dict(kinds.most_common(1)[0][0])  # of equally common ones the first folder's
         pairs = {(run.environment, tuple(sorted(run.settings.items()))) for run in of_agent}
         several = len(pairs) > len({environment for environment, _ in pairs})
         for run in of_agent:
@@ -263,7 +260,7 @@ def _tasks(runs: Sequence[Run]) -> tuple[dict[int, str], list[str]]:
     for environment in sorted({run.environment for run in runs}):
         of_task = [run for run in runs if run.environment == environment]
         kinds = Counter(run.options for run in of_task)
-        common = max(kinds, key=lambda options: (kinds[options], options))
+        common = kinds.most_common(1)[0][0]
         for run in of_task:
             name = environment if run.options == common else f"{environment} {run.options}"
             names[id(run)] = name

@@ -19,14 +19,10 @@ _MISSING: Final = "–"
 
 @dataclass(frozen=True)
 class Cell:
-    """One cell of a table.
+    """One cell of a table: its text, and the unrounded numbers behind it.
 
-    Attributes:
-        text: as displayed.
-        value: the unrounded number; None for text.
-        spread: the unrounded standard deviation, displayed after ±; None without one.
-        best: whether it is marked, as bold numbers are in the paper.
-        bounds: of its confidence interval; None without one.
+    `spread` is displayed after ±; `best` cells are bold, as in the paper; the page links a cell to
+    `link`.
     """
 
     text: str
@@ -34,20 +30,15 @@ class Cell:
     spread: float | None = None
     best: bool = False
     bounds: tuple[float, float] | None = None
+    link: str = ""
 
 
 @dataclass
 class Table:
     """A table of the report, filled by `add`.
 
-    Attributes:
-        name: of its files, as in "table-1".
-        title: one line.
-        columns: headings; the first is that of the row headings.
-        notes: shown below the table, a sentence each.
-        groups: headings of several columns, as (heading, number of columns); they cover all columns
-            but the first, or there are none.
-        rows: one cell for each column.
+    The first of `columns` heads the row headings; `groups` are (heading, number of columns) for all
+    others. `notes` are sentences below the table. The page shows a `collapsed` table on demand.
     """
 
     name: str
@@ -56,6 +47,7 @@ class Table:
     notes: Sequence[str] = ()
     groups: Sequence[tuple[str, int]] = ()
     rows: list[tuple[Cell, ...]] = field(default_factory=list)
+    collapsed: bool = False
 
     def __post_init__(self) -> None:
         covered = sum(width for _, width in self.groups)
@@ -95,10 +87,7 @@ def number_cell(
 ) -> Cell:
     """A cell of a number; None and NaN are displayed as missing.
 
-    Args:
-        value: unrounded.
-        digits: after the decimal point; None for three significant digits.
-        spread: the standard deviation.
+    Without `digits` after the decimal point it has three significant ones.
     """
     if value is None or math.isnan(value):
         return Cell(_MISSING)

@@ -35,14 +35,7 @@ _HIDDEN_MASS = 0.01  # on either side of the range that is shown
 
 
 class DistributionPanel:
-    """Draws the distributions of each step, a row for each action.
-
-    Args:
-        caption: the fixed texts of the video.
-        episode: the replayed episode of an agent that learns distributions.
-        chosen: the episode's actions [T].
-        height: of the panel.
-    """
+    """Draws the distributions of each step, a row for each action."""
 
     def __init__(
         self, caption: Caption, episode: ReplayedEpisode, chosen: NDArray[Any], height: int

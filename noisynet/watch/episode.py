@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,11 +18,14 @@ from noisynet.envs import (
     make_environment,
     screen_options,
 )
-from noisynet.evaluation import Stacks, counted
+from noisynet.evaluation import Stacks, counted, evaluate, make_configured_environment
 from noisynet.runs import RunError, RunFolder, Trace, list_traces, read_metrics, read_traces
 from noisynet.watch.value_sampling import SampledValues, make_sampler
 
+Noise: TypeAlias = Literal["on", "off"]
+
 _BATCH_SIZE = 16
+_MAX_PLAYED_STEPS = 10_000  # not every environment ends its episodes
 
 
 class ReplayMismatch(RunError):  # noqa: N818 — named by its cause
@@ -33,13 +36,8 @@ class ReplayMismatch(RunError):  # noqa: N818 — named by its cause
 class ReplayedEpisode:
     """A replayed episode.
 
-    Attributes:
-        rewards: the unclipped reward of each action [T].
-        returns: the discounted return from each state, with rewards clipped as in training: what Q
-            and V estimate [T].
-        ended: whether the episode ended with the last action.
-        values: of the states to be shown, from the first.
-        actions: the names of the environment's actions, if it has names.
+    `rewards` are unclipped; `returns` are discounted, from each state, with rewards clipped as in
+    training: what Q and V estimate. `values` are those of the states to be shown.
     """
 
     rewards: NDArray[np.float64]
@@ -49,9 +47,7 @@ class ReplayedEpisode:
     actions: tuple[str, ...]
 
 
-def choose_trace(
-    folder: RunFolder, episode: str | int, noise: Literal["on", "off"]
-) -> tuple[Trace, list[str]]:
+def choose_trace(folder: RunFolder, episode: str | int, noise: Noise) -> tuple[Trace, list[str]]:
     """Choose the trace to show.
 
     Args:
@@ -69,21 +65,21 @@ def choose_trace(
         RunError: the episode does not exist.
         ValueError: `episode` or `noise` is invalid.
     """
-    number = _checked_episode(episode)
+    number = check_episode(episode)
     if noise not in ("on", "off"):
         raise ValueError(f"expected noise 'on' or 'off', got {noise!r}")
     notes, files = [], list_traces(folder.traces_path)
+    if not files:
+        raise RunError(
+            f"expected traced evaluation episodes in {folder.traces_path}, got none; train beyond "
+            "evaluation.period_frames first, or play a new episode with --play"
+        )
     chosen = [file for file in files if file.noise == noise]
-    if files and not chosen:
+    if not chosen:
         chosen = files
         notes.append(
             f"{folder.path} has no traced evaluation with noise {noise}; this episode was played "
             f"with noise {files[0].noise}"
-        )
-    if not chosen:
-        raise RunError(
-            f"expected traced evaluation episodes in {folder.traces_path}, got none; train beyond "
-            "evaluation.period_frames first"
         )
     if episode == "best":
         # The score of an episode truncated by the end of the evaluation is not comparable.
@@ -103,14 +99,35 @@ def choose_trace(
     return traces[-1], notes
 
 
-def _checked_episode(episode: str | int) -> int | None:
-    if episode in ("best", "last"):
+def check_episode(episode: str | int) -> int | None:
+    """The number of an episode; None for "best", "last" and "new", a `ValueError` for others."""
+    if episode in ("best", "last", "new"):
         return None
     if isinstance(episode, bool) or not str(episode).isdecimal():
         raise ValueError(
-            f"expected the episode as 'best', 'last' or a number from 0, got {episode!r}"
+            f"expected the episode as 'best', 'last', 'new' or a number from 0, got {episode!r}"
         )
     return int(episode)
+
+
+def play_episode(
+    agent: Agent,
+    weights_frames: int,
+    *,
+    noise: Noise = "on",
+    environment: EnvironmentLike | None = None,
+) -> Trace:
+    """Play one episode, at most 10,000 steps of it; training frames name the random streams."""
+    with make_configured_environment(agent.config, 1, environment) as games:
+        result = evaluate(
+            agent,
+            games,
+            frames=_MAX_PLAYED_STEPS * games.spec.frames_per_step,
+            episodes=1,
+            training_frames=weights_frames,
+            noise=noise if agent.noisy else "off",
+        )
+    return result.traces[0]
 
 
 def _completed(traces: list[Trace], folder: RunFolder) -> list[Trace]:
@@ -134,13 +151,6 @@ def replay(
     environment: EnvironmentLike | None = None,
 ) -> ReplayedEpisode:
     """Replay a trace in the agent's environment and sample the values of its first `steps` states.
-
-    Args:
-        trace: the episode.
-        agent: its weights give the values.
-        steps: how many states have values.
-        samples: the number of noise samples.
-        environment: the object or the function that the run was given; None for the trace's name.
 
     Raises:
         ReplayMismatch: the score differs from the trace's, or the episode ends early.

@@ -41,16 +41,8 @@ _CHART_HEIGHTS = (64, 200)  # at least and at most
 class Caption:
     """The texts of the panel that do not change during the episode.
 
-    Attributes:
-        title: the agent and its environment.
-        episode: its number and evaluation.
-        weights: the checkpoint whose values are shown.
-        weights_differ: whether another checkpoint has played the episode.
-        actions: their names.
-        sigma: Σ̄ of each noisy layer, and its initial value; empty without noise.
-        samples: the number of noise samples.
-        total_steps: the length of the episode.
-        atoms: the support of the distributions over returns; empty without distributions.
+    `sigma` is Σ̄ of each noisy layer and its initial value; `atoms` the support of the distributions
+    over returns. Both are empty for agents without them.
     """
 
     title: str
@@ -83,14 +75,7 @@ class _TimeChart:
 
 
 class Panel:
-    """Draws the panel of each step.
-
-    Args:
-        caption: its fixed texts.
-        episode: the replayed episode.
-        chosen: the episode's actions [T].
-        height: of the game next to it, the minimum of the panel's.
-    """
+    """Draws the panel of each step, at least as high as the game next to it."""
 
     def __init__(
         self, caption: Caption, episode: ReplayedEpisode, chosen: NDArray[Any], height: int
@@ -129,12 +114,7 @@ class Panel:
         self.height = max(height, self.chart_bottom + below)
 
     def draw(self, step: int, outcome: str | None = None) -> Image.Image:
-        """The panel at one step.
-
-        Args:
-            step: the state, from 0.
-            outcome: how the episode ended; the counters are then those after the step's action.
-        """
+        """The panel at one state; with an `outcome`, the counters are those after its action."""
         image = self._background.copy()
         pen = ImageDraw.Draw(image)
         after = step if outcome is None else step + 1

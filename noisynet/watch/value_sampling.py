@@ -59,12 +59,8 @@ class SampledValues:
 class ValueSampler(ABC):
     """Samples the values of many states, with the same noise samples for all of them.
 
-    Differences between states are then due to the states alone.
-
-    Args:
-        agent: whose weights are used; it is not changed.
-        trace: names the random stream, so that an episode always has the same samples.
-        samples: how many noise samples.
+    Differences between states are then due to the states alone. The trace names the random stream,
+    so that an episode always has the same samples. The agent is not changed.
     """
 
     def __init__(self, agent: Agent, trace: Trace, samples: int) -> None:
@@ -135,13 +131,7 @@ class CategoricalSampler(QSampler):
 
 
 class PolicySampler(ValueSampler):
-    """Samples π and V of an actor-critic agent. An LSTM has one state for each noise sample.
-
-    Args:
-        agent: whose weights are used; it is not changed.
-        trace: names the random stream, so that an episode always has the same samples.
-        samples: how many noise samples.
-    """
+    """Samples π and V of an actor-critic agent. An LSTM has one state for each noise sample."""
 
     def __init__(self, agent: Agent, trace: Trace, samples: int) -> None:
         super().__init__(agent, trace, samples)

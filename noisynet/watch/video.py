@@ -1,13 +1,12 @@
-"""Renders an evaluation episode of a run as mp4."""
+"""Renders an episode of a run as mp4 or gif."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass
-from fractions import Fraction
+from dataclasses import dataclass, replace
+from itertools import chain, repeat
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import torch
@@ -19,11 +18,13 @@ from noisynet.envs import EnvironmentLike, parse_environment
 from noisynet.extras import import_extra
 from noisynet.layers import noisy_layers, sigma_summary
 from noisynet.loops import load_agent
-from noisynet.runs import RunFolder, Trace
-from noisynet.runs.files import storage_errors, temporary_name
+from noisynet.runs import RunFolder, Trace, list_traces
 from noisynet.watch.episode import (
+    Noise,
     ReplayedEpisode,
+    check_episode,
     choose_trace,
+    play_episode,
     replay,
     screens,
 )
@@ -33,6 +34,9 @@ if TYPE_CHECKING:
 
     from noisynet.watch.panel import Caption
 
+ENDINGS: Final = (".mp4", ".gif")
+"""The formats of videos, by the ending of the file's name."""
+
 STEPS_PER_SECOND: Final = {
     "atari": 15,
     "minatar": 10,
@@ -41,29 +45,22 @@ STEPS_PER_SECOND: Final = {
 }
 """Playback speed: Atari has 60 frames per second and 4 per step, others are easy to follow."""
 
-_MIN_GAME_HEIGHT = 600
-_BT709 = 1  # of primaries, transfer and matrix alike
-_LIMITED_RANGE = 1
+_GAME_HEIGHT: Final = 600  # at least, unless the game is wider than this:
+_GAME_WIDTH: Final = 800
+_PALETTE_SCREENS: Final = 12
 
 
 @dataclass(frozen=True)
 class RenderedVideo:
     """A rendered video.
 
-    Attributes:
-        path: of the file.
-        frames: how many it has: one for each step, and one second of the end.
-        seconds: its duration.
-        score: the episode's score.
-        trace: the episode.
-        weights_frames: training frames of the weights whose values are shown.
-        notes: for the user, a sentence each.
+    `frames` is its number of pictures: one for each step and one second of the end; a gif may have
+    fewer. `weights_frames` are the training frames of the weights whose values are shown.
     """
 
     path: Path
     frames: int
     seconds: float
-    score: float
     trace: Trace
     weights_frames: int
     notes: tuple[str, ...]
@@ -74,22 +71,23 @@ def render_episode(
     output: Path,
     *,
     episode: str | int = "best",
-    noise: Literal["on", "off"] = "on",
+    noise: Noise = "on",
     samples: int = 32,
     max_steps: int | None = None,
     device: torch.device | str = "cpu",
     environment: EnvironmentLike | None = None,
 ) -> RenderedVideo:
-    """Render a traced evaluation episode in colour, next to the spread of its values under noise.
+    """Render an episode in colour, next to the spread of its values under noise.
 
     The values are those of the newest checkpoint, which may be newer than the episode: the panel
     names both. The run is neither locked nor changed.
 
     Args:
         run: the run folder.
-        output: the mp4 to write; an existing one is replaced once the new one is complete.
+        output: the mp4 or gif to write; an existing one is replaced once the new one is complete.
         episode: "best" for the highest score of all evaluations, "last" for the last of the newest
-            evaluation, or a number within the newest evaluation, from 0.
+            evaluation, a number within the newest evaluation, from 0, or "new" to play one with
+            the newest weights. Without any evaluation, "best" and "last" play a new one, too.
         noise: show an episode played with noise or with mean weights; if there is none, one of the
             others.
         samples: the number of noise samples for the spread of values.
@@ -103,19 +101,54 @@ def render_episode(
             the replayed episode differs from its trace; `StorageError` if the disk fails.
         ValueError: an argument is out of range.
     """
-    av = import_extra("av", "video")
-    import_extra("PIL.Image", "video")
     run, output = Path(run), Path(output)
-    _check_arguments(output, samples, max_steps)
-    folder = RunFolder(run)
+    check_video(output, samples, max_steps)
+    check_episode(episode)
     agent, weights_frames = load_agent(run, device, environment)
-    trace, notes = choose_trace(folder, episode, noise)
+    folder, notes = RunFolder(run), []
+    if episode in ("best", "last") and not list_traces(folder.traces_path):
+        episode = "new"
+        notes.append("the run has no evaluation yet: the newest weights play a new episode")
+    if episode == "new":
+        trace = play_episode(agent, weights_frames, noise=noise, environment=environment)
+    else:
+        trace, notes = choose_trace(folder, episode, noise)
+    rendered = render_trace(
+        trace,
+        agent,
+        weights_frames,
+        output,
+        samples=samples,
+        max_steps=max_steps,
+        environment=environment,
+    )
+    return replace(rendered, notes=(*notes, *rendered.notes))
+
+
+def render_trace(
+    trace: Trace,
+    agent: Agent,
+    weights_frames: int,
+    output: Path,
+    *,
+    samples: int = 32,
+    max_steps: int | None = None,
+    environment: EnvironmentLike | None = None,
+) -> RenderedVideo:
+    """Render one episode with the values of an agent; arguments as of `render_episode`."""
+    output = Path(output)
+    check_video(output, samples, max_steps)
+    from noisynet.watch.encode import atomic_file, gif_stride, write_gif, write_mp4
+
     total = len(trace.actions)
     steps = total if max_steps is None else min(max_steps, total)
     replayed = replay(trace, agent, steps=steps, samples=samples, environment=environment)
-    outcome = _outcome(replayed, steps, total)
+    outcome = "shown"
+    if steps == total:
+        outcome = "game over" if replayed.ended else "truncated"
+    notes = []
     if outcome == "truncated":
-        notes.append("the evaluation ended before this episode")
+        notes.append("this episode was stopped before its end")
     if weights_frames != trace.evaluation:
         notes.append(
             f"the episode was played at {trace.evaluation:,} training frames; the values shown are "
@@ -123,28 +156,47 @@ def render_episode(
         )
     caption = _caption(trace, agent, weights_frames, samples, replayed.actions)
     rate = STEPS_PER_SECOND[parse_environment(trace.environment)[0]]
-    with _atomic_file(output) as path:
-        shown = screens(trace, replayed, steps, environment)
-        pictures = _pictures(trace, replayed, caption, steps, outcome, shown, hold=rate)
-        frames = _encode(av, path, rate, pictures)
-    return RenderedVideo(
-        output, frames, frames / rate, trace.score, trace, weights_frames, tuple(notes)
+    gif = output.suffix.lower() == ".gif"
+    stride = gif_stride(steps, rate) if gif else 1
+    shown = [*range(0, steps, stride), steps]  # the last is the end, held for a second
+    pictures = _pictures(
+        trace,
+        replayed,
+        caption,
+        steps,
+        outcome,
+        screens(trace, replayed, steps, environment),
+        shown,
     )
+    durations = [stride / rate] * (len(shown) - 1) + [1.0]
+    with atomic_file(output) as path:
+        if gif:
+            every = max(1, steps // _PALETTE_SCREENS)
+            again = enumerate(screens(trace, replayed, steps, environment))
+            colours = [_game(screen) for number, screen in again if number % every == 0]
+            first = next(pictures)
+            write_gif(path, chain([first], pictures), durations, [first, *colours])
+        else:
+            write_mp4(path, _held(pictures, len(shown), rate), rate)
+    frames = len(shown) if gif else len(shown) - 1 + rate
+    return RenderedVideo(output, frames, sum(durations), trace, weights_frames, tuple(notes))
 
 
-def _check_arguments(output: Path, samples: int, max_steps: int | None) -> None:
-    if output.suffix.lower() != ".mp4":
-        raise ValueError(f"expected an output that ends in .mp4, got {output}")
+def check_video(output: Path, samples: int = 32, max_steps: int | None = None) -> None:
+    """Check the arguments of a video, and that all it needs is installed.
+
+    Raises:
+        ImportError: PyAV or Pillow is missing.
+        ValueError: an argument is out of range.
+    """
+    if Path(output).suffix.lower() not in ENDINGS:
+        raise ValueError(f"expected an output that ends in {' or '.join(ENDINGS)}, got {output}")
     if samples < 1:
         raise ValueError(f"expected at least 1 noise sample, got {samples}")
     if max_steps is not None and max_steps < 1:
         raise ValueError(f"expected max_steps of at least 1, got {max_steps}")
-
-
-def _outcome(episode: ReplayedEpisode, steps: int, total: int) -> str:
-    if steps < total:
-        return "shown"
-    return "game over" if episode.ended else "truncated"
+    for module in ("av", "PIL.Image"):
+        import_extra(module, "video")
 
 
 def _caption(
@@ -190,40 +242,51 @@ def _pictures(
     caption: Caption,
     steps: int,
     outcome: str,
-    shown: Iterator[NDArray[np.uint8]],
-    *,
-    hold: int,
+    all_screens: Iterator[NDArray[np.uint8]],
+    shown: Sequence[int],
 ) -> Iterator[Image]:
-    """One picture for each step, then the end `hold` times."""
+    """The pictures of the `shown` states; state `steps` is the end."""
     from noisynet.watch.distribution_panel import DistributionPanel
     from noisynet.watch.panel import Panel
 
     panel, distributions = None, None
-    for number, screen in enumerate(shown):
+    wanted = set(shown)
+    for number, screen in enumerate(all_screens):
+        if number not in wanted:
+            continue
+        game = _game(screen)
         if panel is None:
-            panel = Panel(caption, replayed, trace.actions, len(screen) * _enlargement(screen))
+            panel = Panel(caption, replayed, trace.actions, game.height)
             if replayed.values.distribution is not None:
                 distributions = DistributionPanel(caption, replayed, trace.actions, panel.height)
         state = min(number, steps - 1)
         panels = [panel.draw(state, None if number < steps else outcome)]
         panels += [distributions.draw(state)] if distributions else []
-        picture = _beside(screen, *panels)
-        yield from (picture for _ in range(1 if number < steps else hold))
+        yield _beside(game, *panels)
 
 
-def _enlargement(screen: NDArray[np.uint8]) -> int:
-    """An integer, so that pixels stay square."""
-    height: int = screen.shape[0]
-    return max(1, -(-_MIN_GAME_HEIGHT // height))
+def _held(pictures: Iterator[Image], count: int, times: int) -> Iterator[Image]:
+    """Repeat the last of `count` pictures."""
+    for number, picture in enumerate(pictures, start=1):
+        yield from repeat(picture, times if number == count else 1)
 
 
-def _beside(screen: NDArray[np.uint8], *panels: Image) -> Image:
-    """The enlarged screen to the left of the panels; both sides are even, as H.264 requires."""
+def _game(screen: NDArray[np.uint8]) -> Image:
+    """The screen, enlarged by an integer so that pixels stay square; a wide one is reduced."""
     from PIL import Image
 
-    scale = _enlargement(screen)
-    game = Image.fromarray(screen)
-    game = game.resize((game.width * scale, game.height * scale), Image.Resampling.NEAREST)
+    height, width, _ = screen.shape
+    scale: float = min(-(-_GAME_HEIGHT // height), _GAME_WIDTH // width)
+    kind = Image.Resampling.NEAREST
+    if scale < 1:
+        scale, kind = _GAME_WIDTH / width, Image.Resampling.LANCZOS
+    return Image.fromarray(screen).resize((round(width * scale), round(height * scale)), kind)
+
+
+def _beside(game: Image, *panels: Image) -> Image:
+    """The game to the left of the panels; both sides are even, as H.264 requires."""
+    from PIL import Image
+
     height = max(game.height, *(panel.height for panel in panels))
     width = game.width + sum(panel.width for panel in panels)
     colour = panels[-1].getpixel((panels[-1].width - 1, panels[-1].height - 1))
@@ -234,49 +297,3 @@ def _beside(screen: NDArray[np.uint8], *panels: Image) -> Image:
         picture.paste(panel, (left, 0))
         left += panel.width
     return picture
-
-
-@contextmanager
-def _atomic_file(output: Path) -> Iterator[Path]:
-    """A temporary path that is renamed to `output` on success and deleted on failure."""
-    with storage_errors("write", output):
-        output.parent.mkdir(parents=True, exist_ok=True)
-        temporary = temporary_name(output)
-        try:
-            yield temporary
-            temporary.replace(output)
-        except BaseException:
-            with suppress(OSError):
-                temporary.unlink(missing_ok=True)
-            raise
-
-
-def _encode(av: Any, path: Path, rate: int, pictures: Iterator[Image]) -> int:
-    """Write pictures as mp4, in H.264 if PyAV has it; returns their number."""
-    count, stream = 0, None
-    with av.open(str(path), "w", format="mp4", options={"movflags": "+faststart"}) as container:
-        for count, picture in enumerate(pictures, start=1):
-            if stream is None:
-                stream = _stream(av, container, rate, picture.size)
-            frame = av.VideoFrame.from_image(picture)
-            frame = frame.reformat(format="yuv420p", dst_colorspace=_BT709)
-            frame.pts, frame.time_base = count - 1, Fraction(1, rate)
-            container.mux(stream.encode(frame))
-        if stream is not None:
-            container.mux(stream.encode())
-    return count
-
-
-def _stream(av: Any, container: Any, rate: int, size: tuple[int, int]) -> Any:
-    if "libx264" in av.codec.codecs_available:
-        stream = container.add_stream(
-            "libx264", rate=rate, options={"crf": "18", "preset": "veryfast"}
-        )
-    else:
-        stream = container.add_stream("mpeg4", rate=rate, options={"qscale": "3"})
-    stream.width, stream.height = size
-    stream.pix_fmt = "yuv420p"
-    context = stream.codec_context
-    context.color_primaries = context.color_trc = context.colorspace = _BT709
-    context.color_range = _LIMITED_RANGE
-    return stream

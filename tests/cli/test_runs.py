@@ -7,6 +7,8 @@ import re
 import shutil
 from pathlib import Path
 
+import pytest
+
 from .calling import invoke
 
 
@@ -105,3 +107,29 @@ def test_watch_says_what_the_video_does_not_show(trained: tuple[Path, str], tmp_
     assert ended.exit_code == 0, ended.output
     assert "noise off" in ended.output
     assert video.stat().st_size > 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["-o", "game.avi"], "the ending of --output expected .mp4 or .gif, got '.avi'"),
+        (["--play", "--episode", "2"], "choose one of them"),
+        (["--episode", "worst"], "--episode expected best, last or a number, got 'worst'"),
+    ],
+)
+def test_watch_refuses_wrong_options_before_it_reads_the_run(
+    tmp_path: Path, arguments: list[str], message: str
+) -> None:
+    ended = invoke("watch", str(tmp_path / "nowhere"), *arguments)
+    assert ended.exit_code == 2
+    assert message in ended.output
+
+
+def test_watch_plays_a_new_episode_and_writes_a_gif(
+    trained: tuple[Path, str], tmp_path: Path
+) -> None:
+    video = tmp_path / "game.gif"
+    ended = invoke("watch", str(trained[0]), "--play", "-o", str(video), "--max-steps", "3")
+    assert ended.exit_code == 0, ended.output
+    assert "4 pictures" in ended.output
+    assert video.read_bytes().startswith(b"GIF89a")

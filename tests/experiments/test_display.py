@@ -15,6 +15,7 @@ from noisynet.experiments.display import (
     counted,
     counts_line,
     format_duration,
+    format_frames,
 )
 from noisynet.experiments.job import Job, JobState
 from noisynet.experiments.process import LocalProcess, ProcessOptions
@@ -70,10 +71,24 @@ def test_a_broken_pipe_does_not_end_the_sweep(tmp_path: Path, terminal: bool) ->
 
 @pytest.mark.parametrize(
     ("seconds", "expected"),
-    [(45, "45 s"), (720, "12 min"), (12_000, "3 h 20 min"), (442_800, "5 d 3 h"), (1e7, "116 d")],
+    [
+        *((45, "45 s"), (720, "12 min"), (12_000, "3 h 20 min"), (442_800, "5 d 3 h")),
+        *((1e7, "116 d"), (4.2e8, "13.3 years")),
+    ],
 )
 def test_durations(seconds: float, expected: str) -> None:
     assert format_duration(seconds) == expected
+
+
+@pytest.mark.parametrize(
+    ("frames", "expected"),
+    [
+        *((0, "0"), (1_500, "1,500"), (8_000, "8k"), (348_000, "348k")),
+        *((72_000_000, "72M"), (1_234_567, "1,235k"), (300_960_000_000, "300,960M")),
+    ],
+)
+def test_frames_have_a_unit(frames: int, expected: str) -> None:
+    assert format_frames(frames) == expected
 
 
 def test_counts_have_a_singular() -> None:

@@ -29,7 +29,7 @@ def test_a_dry_run_lists_the_progress_and_the_time_left_of_every_group(
     before = sorted(tmp_path.rglob("*"))
     # 40,000 and 50,000 frames at 50/s are 800 and 1,000 s; 8 and 10 evaluations of 50 s each.
     assert str(make_dry_run(plan, cores=2)).splitlines() == [
-        "classic: 12 runs (2 agents, 2 environments, 3 seeds), 348,000 frames, 288,000 left",
+        "classic: 12 runs (2 agents, 2 environments, 3 seeds), 348k frames, 288k left",
         "  dqn on gym                   3 runs: 1 new, 1 unfinished, 1 done; 45 min (2 runs below "
         f"{out})",
         "  noisynet-dqn on gym          3 runs: 3 new; time unknown",
@@ -40,11 +40,18 @@ def test_a_dry_run_lists_the_progress_and_the_time_left_of_every_group(
     assert sorted(tmp_path.rglob("*")) == before
 
 
+def test_variants_are_not_counted_as_agents(tmp_path: Path) -> None:
+    head = str(make_dry_run(build_plan("controls", out=tmp_path), cores=2)).splitlines()[0]
+    assert head == (
+        "controls: 72 runs (4 agents in 12 variants, 2 environments, 3 seeds), 72M frames, 72M left"
+    )
+
+
 def test_a_dry_run_of_a_finished_sweep(tmp_path: Path) -> None:
     plan = build_plan("classic", out=tmp_path, agents="dqn", environments="deep_sea/4", seeds=1)
     write_logs(plan.specs[0], "finished", 50_000)
     assert str(make_dry_run(plan, cores=2)).splitlines() == [
-        "classic: 1 run (1 agent, 1 environment, 1 seed), 50,000 frames, 0 left",
+        "classic: 1 run (1 agent, 1 environment, 1 seed), 50k frames, 0 left",
         "  dqn on deep_sea      1 run: 1 done",
         "every run is done",
     ]

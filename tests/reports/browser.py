@@ -4,7 +4,7 @@ The pipe (`--remote-debugging-pipe`) has JSON messages terminated by a zero byte
 descriptor 3 and out on 4, so that neither a port nor a websocket library is needed. Imported by
 conftest.py; as a script it takes a screenshot:
 
-    python tests/reports/browser.py report/index.html page.png [width height [x y]]
+    python tests/reports/browser.py report/index.html page.png [width height [y [dark]]]
 """
 
 from __future__ import annotations
@@ -118,10 +118,19 @@ class Browser:
         self.call("Input.dispatchKeyEvent", type="keyDown", text=text, **common)
         self.call("Input.dispatchKeyEvent", type="keyUp", **common)
 
-    def screenshot(self, path: Path, width: int = 1100, height: int = 1400, y: int = 0) -> None:
-        """A picture of the page, `y` pixels from its top."""
+    def resize(self, width: int, height: int) -> None:
+        """Change the size of the window."""
         metrics = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False}
         self.call("Emulation.setDeviceMetricsOverride", **metrics)
+
+    def screenshot(
+        self, path: Path, width: int = 1100, height: int = 1400, y: int = 0, dark: int = 0
+    ) -> None:
+        """A picture of the page, `y` pixels from its top."""
+        self.resize(width, height)
+        if dark:
+            features = [{"name": "prefers-color-scheme", "value": "dark"}]
+            self.call("Emulation.setEmulatedMedia", features=features)
         self.evaluate(f"window.scrollTo(0, {y})")
         data = self.call("Page.captureScreenshot", format="png")["data"]
         path.write_bytes(base64.b64decode(data))

@@ -15,7 +15,7 @@ from .conftest import HTML_NAME
 
 def test_the_page_is_self_contained_and_escaped(report: ReportSummary) -> None:
     text = report.page.read_text()
-    assert re.findall(r'(?:src|href)="(?!data:|#|figures/|tables/)', text) == []
+    assert re.findall(r'(?:src|href)="(?!data:|#|figures/|tables/|\./\.\./runs/)', text) == []
     assert "http" not in re.sub(r"data:[^\"]*", "", text).replace("http-equiv", "")
     assert HTML_NAME not in text
     assert "&lt;img src=x onerror=alert(1)&gt;" in text
@@ -89,3 +89,56 @@ def test_html_in_a_name_is_text(page: Browser) -> None:
     )
     assert page.evaluate("document.querySelectorAll('img[src=x]').length") == 0
     assert page.console == []
+
+
+def test_the_pointer_shows_the_values_of_every_line_at_the_nearest_evaluation(
+    page: Browser,
+) -> None:
+    page.evaluate("document.getElementById('gym-figure-6').scrollIntoView()")
+    box = page.evaluate(
+        "(() => { const plot = document.querySelector('#gym-figure-6 .plot');"
+        " const area = plot.getBoundingClientRect();"
+        " const [l, t, w, h] = JSON.parse(plot.dataset.curves).panels[2].box;"
+        " return [area.left + (l + 0.7 * w) * area.width,"
+        " area.top + (t + h / 2) * area.height]; })()"
+    )
+    page.call("Input.dispatchMouseEvent", type="mouseMoved", x=box[0], y=box[1])
+    tip = "document.getElementById('tip')"
+    assert page.evaluate(f"[...{tip}.children].map((line) => line.textContent)") == [
+        "B, 200 frames",
+        "DQN: 10.5",  # the mean of two seeds
+        "NoisyNet-DQN: 10.5",
+    ]
+    assert page.evaluate(f"{tip}.hidden") is False
+    page.call("Input.dispatchMouseEvent", type="mouseMoved", x=1, y=1)
+    assert page.evaluate(f"{tip}.hidden") is True
+    assert page.console == []
+
+
+def test_dark_mode_has_a_dark_page_and_dark_figures(page: Browser) -> None:
+    colour = "getComputedStyle(document.body).backgroundColor"
+    image = "getComputedStyle(document.querySelector('.plot img')).filter"
+    assert (page.evaluate(colour), page.evaluate(image)) == ("rgb(255, 255, 255)", "none")
+    dark = [{"name": "prefers-color-scheme", "value": "dark"}]
+    page.call("Emulation.setEmulatedMedia", features=dark)
+    try:
+        assert page.evaluate(colour) == "rgb(25, 25, 25)"
+        assert page.evaluate(image).startswith("invert")
+    finally:
+        page.call("Emulation.setEmulatedMedia", features=[])
+
+
+def test_a_phone_scrolls_tables_and_not_the_page(page: Browser) -> None:
+    page.resize(390, 800)
+    try:
+        width = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
+        assert page.evaluate(width) == 0
+    finally:
+        page.resize(1100, 1400)
+
+
+def test_every_run_is_a_link_to_its_folder(page: Browser, report: ReportSummary) -> None:
+    links = page.evaluate("[...document.querySelectorAll('#gym-runs tbody a')].map((a) => a.href)")
+    runs = report.page.parent.parent / "runs"
+    folders = {path.as_uri() for path in runs.iterdir() if not path.name.startswith("broken")}
+    assert {link.rstrip("/") for link in links} == folders

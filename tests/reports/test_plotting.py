@@ -9,7 +9,7 @@ from matplotlib.colors import to_hex
 
 from noisynet.reports.agents import STYLES, Contender
 from noisynet.reports.analysis import Analysis
-from noisynet.reports.plotting import line_style
+from noisynet.reports.plotting import line_style, line_values
 
 from .conftest import WriteRun, all_figures, analyse, draw, texts
 
@@ -93,3 +93,36 @@ def test_variants_share_their_agents_colour_and_differ_in_dashes() -> None:
     styles = [line_style(contender, shown) for contender in shown]
     assert len({style["color"] for style in styles[1:]}) == 1
     assert len({str(style["linestyle"]) for style in styles[1:]}) == 3
+
+
+def test_the_values_of_lines_are_those_of_their_panels(write_run: WriteRun, tmp_path: Path) -> None:
+    write_run("dqn", "gym/A", 0, [1.0, 2.0, 3.0])
+    write_run("dqn", "gym/A", 1, [5.0, 4.0], settings={"frames": 300}, state="running")
+    write_run("noisynet-dqn", "gym/B", 0, [7.123456, 8.0, 9.0])
+    figure = draw(analyse(tmp_path), "figure-6")
+    found = line_values(figure)
+    assert found["x"] == [100, 200, 300]
+    first, second = found["panels"]
+    assert [(line["name"], line["y"]) for line in first["lines"]] == [
+        ("DQN", [1.0, 2.0, 3.0]),
+        ("DQN, unfinished", [5.0, 4.0, None]),
+    ]
+    assert second["lines"][0] == {"name": "NoisyNet-DQN", "colour": "#d55e00", "y": [7.123, 8, 9]}
+    assert (second["title"], second["range"]) == ("B", [0, 300])
+    left, top, width, height = second["box"]
+    assert first["box"][0] + first["box"][2] < left < left + width <= 1
+    assert 0 < top < top + height < 1
+
+
+def test_a_legend_of_long_labels_fits_into_its_figure(write_run: WriteRun, tmp_path: Path) -> None:
+    write_run("dqn", "gym/A", 0, [1.0, 2.0])
+    for name, value in (("a", 0.1), ("b", 0.2), ("c", 0.3)):
+        settings = {"exploration.sigma0": value, "exploration.learn_sigma": False}
+        write_run("noisynet-dqn", "gym/A", 0, [1.0, 2.0], name=name, settings=settings)
+    write_run("noisynet-dqn", "gym/A", 0, [1.0, 2.0], name="d")
+    figure = draw(analyse(tmp_path), "figure-6")
+    (legend,) = figure.legends
+    box = legend.get_window_extent()
+    assert box.x0 >= 0
+    assert box.x1 <= figure.bbox.width
+    assert box.y0 >= figure.axes[0].get_window_extent().y1  # above the panels

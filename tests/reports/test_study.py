@@ -111,6 +111,18 @@ def test_runs_of_different_protocols_are_separated_and_named_by_the_difference(
     assert found == [f"Gymnasium, {title}" for title in titles]
 
 
+def test_studies_are_named_by_no_more_than_tells_them_apart(
+    write_run: WriteRun, tmp_path: Path
+) -> None:
+    for size in (5, 10):
+        scaled = {"frames": 100 * size, "evaluation.period_frames": 10 * size}
+        write_run("dqn", f"deep_sea/{size}", 0, [0.0] * 10, settings=scaled)
+    assert {study.title for study in studies(tmp_path)} == {
+        "Deep Sea, 500 frames",
+        "Deep Sea, 1,000 frames",
+    }
+
+
 @pytest.mark.parametrize(("number", "text"), [(0, "0 runs"), (1, "1 run"), (1_200, "1,200 runs")])
 def test_counts_have_a_plural(number: int, text: str) -> None:
     assert count(number, "run") == text
@@ -147,6 +159,25 @@ def test_different_settings_of_an_agent_are_different_contenders(
     assert study.scores(study.contenders[2], "gym/A").tolist() == [3.0]
     assert [noisy.variant for noisy, _ in study.pairs] == ["", "exploration.sigma0=0.1"]
     assert "compared as different agents: exploration.sigma0=0.1" in study.notes[0]
+
+
+def test_of_equally_common_settings_those_of_the_first_folder_have_no_variant(
+    write_run: WriteRun, tmp_path: Path
+) -> None:
+    held = {"exploration.redraw": "episode"}
+    write_run("noisynet-dqn", "gym/A", 0, [1.0], name="noisynet-dqn")
+    write_run("noisynet-dqn", "gym/A", 0, [1.0], name="noisynet-dqn+held", settings=held)
+    (study,) = studies(tmp_path)
+    assert [one.variant for one in study.contenders] == ["", "exploration.redraw=episode"]
+
+
+def test_environments_are_sorted_by_the_value_of_their_numbers(
+    write_run: WriteRun, tmp_path: Path
+) -> None:
+    for task in ("gym/B-v1", "gym/A10", "gym/A9", "gym/A"):
+        write_run("dqn", task, 0, [1.0])
+    (study,) = studies(tmp_path)
+    assert study.tasks == ("gym/A", "gym/A9", "gym/A10", "gym/B-v1")
 
 
 def test_settings_that_differ_between_environments_only_are_one_contender(

@@ -20,7 +20,7 @@ from noisynet.runs import (
     read_traces,
     write_traces,
 )
-from noisynet.watch.episode import ReplayMismatch, choose_trace, replay, screens
+from noisynet.watch.episode import ReplayMismatch, choose_trace, play_episode, replay, screens
 
 from .conftest import newest_traces
 
@@ -99,7 +99,7 @@ def test_an_unknown_episode_is_refused(evaluated: RunFolder) -> None:
     with pytest.raises(RunError, match=r"at 20 frames .* has no episode 3: .* in 0\.\.2"):
         choose_trace(evaluated, 3, "on")
     for wrong in ("worst", "-1", -1, True, "1.5"):
-        with pytest.raises(ValueError, match="'best', 'last' or a number from 0"):
+        with pytest.raises(ValueError, match="'best', 'last', 'new' or a number from 0"):
             choose_trace(evaluated, wrong, "on")
     with pytest.raises(ValueError, match="noise 'on' or 'off', got 'maybe'"):
         choose_trace(evaluated, "best", "maybe")  # type: ignore[arg-type]
@@ -108,6 +108,27 @@ def test_an_unknown_episode_is_refused(evaluated: RunFolder) -> None:
 def test_a_run_without_traces_is_refused(tmp_path: Path) -> None:
     with pytest.raises(RunError, match=r"expected traced evaluation episodes .* got none"):
         choose_trace(RunFolder(tmp_path), "best", "on")
+
+
+def test_a_played_episode_is_a_whole_one_that_replays(noisy_run: Path) -> None:
+    agent, frames = load_agent(noisy_run)
+    for noise in ("on", "off"):
+        trace = play_episode(agent, frames, noise=noise)  # type: ignore[arg-type]
+        assert (trace.evaluation, trace.noise, len(trace.actions)) == (frames, noise, 4)
+        assert replay(trace, agent, steps=1, samples=1).ended
+
+
+def test_a_played_episode_without_an_end_is_stopped(
+    noisy_run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("noisynet.watch.episode._MAX_PLAYED_STEPS", 3)
+    agent, frames = load_agent(noisy_run)
+    trace = play_episode(agent, frames)
+    assert (len(trace.actions), trace.finished) == (3, False)
+
+
+def test_an_agent_without_noise_plays_with_noise_off(plain_run: Path) -> None:
+    assert play_episode(*load_agent(plain_run), noise="on").noise == "off"
 
 
 def test_a_replay_in_colour_with_other_rewards_is_refused(noisy_run: Path) -> None:

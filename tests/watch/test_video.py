@@ -14,12 +14,14 @@ import numpy as np
 import pytest
 import torch
 from numpy.typing import NDArray
+from PIL import Image
 
 from noisynet.loops import load_agent
 from noisynet.runs import RunError, StorageError, list_traces, write_traces
 from noisynet.watch import ReplayMismatch, render_episode
 from noisynet.watch.episode import replay, screens
 from noisynet.watch.panel import CHOSEN, OTHER
+from noisynet.watch.video import _game
 
 from .conftest import newest_traces, trained
 
@@ -63,7 +65,6 @@ def test_an_episode_is_rendered_as_mp4_and_the_run_is_not_changed(
     # 64 pixels of deep_sea/4, ten times, and the panel.
     assert {frame.shape for frame in frames} == {(640, 640 + 480, 3)}
     assert rendered.trace.episode == 2  # the last complete one
-    assert rendered.score == rendered.trace.score
     assert rendered.notes == ()
     assert rendered.path == output
 
@@ -114,6 +115,58 @@ def test_steps_can_be_limited(plain_run: Path, tmp_path: Path) -> None:
     assert len(decoded(rendered.path)[0]) == rendered.frames == 2 + 3
 
 
+@pytest.mark.parametrize("ending", ["mp4", "gif"])
+def test_without_a_traced_episode_a_new_one_is_played(
+    noisy_run: Path, tmp_path: Path, ending: str
+) -> None:
+    run = tmp_path / "run"
+    shutil.copytree(noisy_run, run)
+    shutil.rmtree(run / "traces")
+    rendered = render_episode(run, tmp_path / f"game.{ending}", samples=2)
+    assert rendered.trace.evaluation == rendered.weights_frames == 60
+    assert rendered.notes == (
+        "the run has no evaluation yet: the newest weights play a new episode",
+    )
+    assert not (run / "traces").exists()
+    with pytest.raises(RunError, match="expected traced evaluation episodes"):
+        render_episode(run, tmp_path / "game.mp4", episode=0)
+
+
+def test_a_new_episode_is_played_where_others_were_traced(noisy_run: Path, tmp_path: Path) -> None:
+    rendered = render_episode(noisy_run, tmp_path / "game.mp4", episode="new", samples=2)
+    assert (rendered.trace.evaluation, rendered.notes) == (60, ())
+    assert len(decoded(rendered.path)[0]) == 4 + 3
+
+
+def test_a_gif_has_a_picture_of_each_step_and_one_of_the_end(
+    noisy_run: Path, tmp_path: Path
+) -> None:
+    rendered = render_episode(noisy_run, tmp_path / "game.gif", samples=2)
+    with Image.open(rendered.path) as gif:
+        assert (gif.format, gif.size, gif.n_frames) == ("GIF", (640 + 480, 640), 4 + 1)  # type: ignore[attr-defined]
+        durations = []
+        for number in range(5):
+            gif.seek(number)
+            durations.append(gif.info["duration"])
+        assert gif.info["loop"] == 0
+    assert durations == [330, 330, 330, 330, 1000]  # three steps a second
+    assert rendered.frames == 5
+    assert rendered.seconds == pytest.approx(4 / 3 + 1)
+
+
+@pytest.mark.parametrize(
+    ("screen", "size"),
+    [
+        ((160, 160), (640, 640)),  # MinAtar
+        ((210, 160), (480, 630)),  # Atari
+        ((400, 600), (600, 400)),  # CartPole: twice would be too wide
+        ((500, 2000), (800, 200)),
+    ],
+)
+def test_the_width_of_the_game_is_bounded(screen: tuple[int, int], size: tuple[int, int]) -> None:
+    assert _game(np.zeros((*screen, 3), np.uint8)).size == size
+
+
 def test_atari_is_shown_in_colour_at_three_times_its_size(tmp_path: Path) -> None:
     settings = ["evaluation.period_frames=120", "evaluation.frames=80"]
     run = trained(tmp_path / "run", "noisynet-dqn", "atari/pong", 200, settings)
@@ -124,7 +177,7 @@ def test_atari_is_shown_in_colour_at_three_times_its_size(tmp_path: Path) -> Non
     assert {frame.shape for frame in frames} == {(630, 480 + 480, 3)}
     assert np.abs(frames[-1][300, 200].astype(int) - (144, 72, 17)).max() <= 12  # Pong's brown
     assert rendered.weights_frames == 200
-    assert rendered.notes[0] == "the evaluation ended before this episode"
+    assert rendered.notes[0] == "this episode was stopped before its end"
     assert "at 120 training frames" in rendered.notes[1]
     assert "weights at 200" in rendered.notes[1]
 
@@ -147,7 +200,7 @@ def test_a_truncated_episode_can_be_rendered(noisy_run: Path, tmp_path: Path) ->
     assert (truncated.finished, truncated.episode, len(truncated.actions)) == (False, 3, 3)
     rendered = render_episode(noisy_run, tmp_path / "game.mp4", episode=3, samples=2)
     assert rendered.trace.episode == 3
-    assert rendered.notes == ("the evaluation ended before this episode",)
+    assert rendered.notes == ("this episode was stopped before its end",)
     assert len(decoded(rendered.path)[0]) == 3 + 3
 
 
@@ -189,7 +242,7 @@ def test_a_failed_rendering_keeps_the_old_video(
     def full_disk(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("noisynet.watch.video._encode", full_disk)
+    monkeypatch.setattr("noisynet.watch.encode.write_mp4", full_disk)
     with pytest.raises(StorageError, match=r"cannot write .*game\.mp4"):
         render_episode(noisy_run, output, samples=2)
     assert [path.read_bytes() for path in tmp_path.iterdir()] == [b"old"]
@@ -199,8 +252,8 @@ def test_missing_runs_and_invalid_arguments_are_refused(noisy_run: Path, tmp_pat
     output = tmp_path / "game.mp4"
     with pytest.raises(RunError, match="expected a run folder with a config"):
         render_episode(tmp_path / "nowhere", output)
-    with pytest.raises(ValueError, match=r"ends in \.mp4, got .*game\.gif"):
-        render_episode(noisy_run, tmp_path / "game.gif")
+    with pytest.raises(ValueError, match=r"ends in \.mp4 or \.gif, got .*game\.avi"):
+        render_episode(tmp_path / "nowhere", tmp_path / "game.avi")  # before the run is read
     with pytest.raises(ValueError, match="at least 1 noise sample, got 0"):
         render_episode(noisy_run, output, samples=0)
     with pytest.raises(ValueError, match="max_steps of at least 1, got 0"):
