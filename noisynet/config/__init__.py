@@ -16,6 +16,7 @@ from noisynet.config.agents import (
 from noisynet.config.build import build_config, load_config, parse_count
 from noisynet.config.compute import Compute, cxx_compiler, has_kernels, missing_for
 from noisynet.config.errors import ConfigError
+from noisynet.config.keywords import settings_from_keywords
 from noisynet.config.run import (
     PRESETS,
     ActorCriticConfig,
@@ -81,4 +82,5 @@ __all__ = [
     "load_config",
     "missing_for",
     "parse_count",
+    "settings_from_keywords",
 ]

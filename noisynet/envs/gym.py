@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias, final
 
 import numpy as np
@@ -12,6 +12,7 @@ from noisynet.envs.action_names import gymnasium_action_names
 from noisynet.envs.environment import Environment, EnvironmentSpec, Step, check_count
 from noisynet.envs.gym_games import GameMaker, GameOptions, game_maker
 from noisynet.envs.observations import frame_rule
+from noisynet.envs.raw_observations import RawObservations
 from noisynet.envs.shared_object import SharedObject
 from noisynet.envs.sources import check_single, is_object
 from noisynet.extras import import_extra
@@ -41,6 +42,10 @@ class GymEnvironment(Environment):
         greyscale: whether images in colour become grey.
         frame_stack: the number of successive frames in one observation.
         parallel: whether each environment plays in a process of its own. Results are the same.
+
+    Attributes:
+        raw: how observations of the environment itself become frames.
+        first_action: the environment's own number of action 0.
     """
 
     def __init__(
@@ -84,6 +89,8 @@ class GymEnvironment(Environment):
         self, maker: GameMaker, num_envs: int, frame_stack: int, *, parallel: bool
     ) -> EnvironmentSpec:
         in_processes = parallel and num_envs > 1
+        made = maker.make()
+        self._games.append(maker.prepare(made))
         while len(self._games) < (1 if in_processes else num_envs):
             self._games.append(maker())
         game = self._games[0]
@@ -92,8 +99,9 @@ class GymEnvironment(Environment):
                 f"expected {maker.name} to make a new environment at each call, got the same one "
                 "twice"
             )
-        num_actions, self._first_action = _discrete_actions(maker.name, game.action_space)
+        num_actions, self.first_action = _discrete_actions(maker.name, game.action_space)
         self._rule = frame_rule(maker.name, game.observation_space)
+        self.raw = RawObservations(made.observation_space, _transforms(game, made), self._rule.encode)
         spec = EnvironmentSpec(
             name=maker.name,
             num_actions=num_actions,
@@ -132,7 +140,7 @@ class GymEnvironment(Environment):
             wrong = int(np.flatnonzero(~np.isfinite(reward))[0])
             raise ValueError(
                 f"expected a finite reward from {self.spec.name}, got {reward[wrong]} after "
-                f"action {actions[wrong] + self._first_action}; fix the environment, or wrap it so "
+                f"action {actions[wrong] + self.first_action}; fix the environment, or wrap it so "
                 "that rewards are finite"
             )
         return Step(frames, reward, terminated, truncated & ~terminated, np.zeros_like(terminated))
@@ -143,7 +151,7 @@ class GymEnvironment(Environment):
         terminated = np.zeros(self.num_envs, dtype=np.bool_)
         truncated = np.zeros(self.num_envs, dtype=np.bool_)
         for index, game in enumerate(self._games):
-            result = game.step(int(actions[index]) + self._first_action)
+            result = game.step(int(actions[index]) + self.first_action)
             observation, reward[index], terminated[index], truncated[index], _ = result
             frames[index] = self._rule.encode(observation)
         return frames, reward, terminated, truncated
@@ -174,6 +182,15 @@ def _height_and_width(resize: int | Sequence[int] | None) -> tuple[int, int] | N
         raise ValueError(f"expected resize as one side or [height, width], got {resize!r}")
     height, width = (check_count("resize", side, at_least=1) for side in sides)
     return height, width
+
+
+def _transforms(game: Any, made: Any) -> list[Callable[[Any], Any]]:
+    """What the wrappers from `made` to `game` do to an observation, in this order."""
+    found: list[Callable[[Any], Any]] = []
+    while game is not made:
+        found.insert(0, game.observation)
+        game = game.env
+    return found
 
 
 def _discrete_actions(name: str, space: Any) -> tuple[int, int]:

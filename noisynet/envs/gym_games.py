@@ -46,14 +46,22 @@ class GameMaker:
 
     def __call__(self) -> Any:
         """Make one environment."""
+        return self.prepare(self.make())
+
+    def make(self) -> Any:
+        """Make one environment whose observations are its own, not yet resized or grey."""
         options, wrappers = self.options, import_extra("gymnasium.wrappers", "gym")
         if self.name.startswith("gym/"):
-            game = self._make_registered()
-        else:
-            game = self._take_given()
-            if options.max_episode_frames is not None:
-                game = wrappers.TimeLimit(game, options.max_episode_frames)
-        return prepare_images(self.name, game, resize=options.resize, greyscale=options.greyscale)
+            return self._make_registered()
+        game = self._take_given()
+        if options.max_episode_frames is not None:
+            game = wrappers.TimeLimit(game, options.max_episode_frames)
+        return game
+
+    def prepare(self, game: Any) -> Any:
+        """Wrap an environment so that its images have the size and the colours of the options."""
+        resize, greyscale = self.options.resize, self.options.greyscale
+        return prepare_images(self.name, game, resize=resize, greyscale=greyscale)
 
     def _make_registered(self) -> Any:
         gymnasium, given = import_extra("gymnasium", "gym"), dict(self.options.arguments)

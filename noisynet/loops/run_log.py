@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from noisynet.loops.episodes import FinishedEpisode
 from noisynet.loops.supervisor import Health
-from noisynet.runs import MetricsLog, RunError, RunFolder, list_traces, read_metrics
+from noisynet.runs import MetricsLog, NoMetrics, RunError, RunFolder, list_traces, read_metrics
 from noisynet.runs.files import storage_errors
+
+if TYPE_CHECKING:
+    from noisynet.evaluation import EvaluationResult
 
 
 class Observer:
@@ -37,7 +40,7 @@ class RunLog:
     """Writes the metrics of a run and notifies its observers.
 
     Args:
-        folder: the run folder.
+        folder: the run folder; None: nothing is written.
         frames_per_step: frames of the environment per agent step.
         period_steps: agent steps between two rows of training metrics.
         observers: are notified of everything.
@@ -45,7 +48,7 @@ class RunLog:
 
     def __init__(
         self,
-        folder: RunFolder,
+        folder: RunFolder | None,
         frames_per_step: int,
         period_steps: int,
         observers: Sequence[Observer],
@@ -53,8 +56,8 @@ class RunLog:
         self.folder, self.frames_per_step = folder, frames_per_step
         self.period_steps = period_steps
         self.observers = list(observers)
-        self.metrics = MetricsLog(folder.metrics_path)
-        self.timing = MetricsLog(folder.timing_path)
+        self.metrics = MetricsLog(folder.metrics_path) if folder else NoMetrics()
+        self.timing = MetricsLog(folder.timing_path) if folder else NoMetrics()
         self._measures: dict[str, list[float]] = {"loss": []}
         self._scores: list[float] = []  # of the last 100 episodes
         self._finished_episodes = 0
@@ -182,6 +185,7 @@ class RunLog:
 
     def _drop_unlogged_traces(self) -> None:
         """With several workers the next evaluation may be at another frame than the lost one."""
+        assert self.folder is not None, "a run without files has no checkpoints"
         rows = read_metrics(self.folder.metrics_path)
         logged = {(row["frames"], row["noise"]) for row in rows if row["kind"] == "evaluation"}
         for file in list_traces(self.folder.traces_path):
@@ -197,3 +201,18 @@ class RunLog:
             except (OSError, RunError) as error:
                 self.observers.remove(observer)
                 self.message(f"{type(observer).__name__} is switched off: {error}")
+
+
+def evaluation_row(
+    frames: int, noise: Literal["on", "off"], result: EvaluationResult
+) -> dict[str, Any]:
+    """Return the row of metrics of an evaluation after so many training frames."""
+    return {
+        "kind": "evaluation",
+        "frames": frames,
+        "noise": noise,
+        "score": result.score,
+        "completed": result.completed,
+        "episodes": result.episodes,
+        "frames_played": result.frames,
+    }

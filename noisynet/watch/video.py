@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
@@ -103,13 +103,44 @@ def render_episode(
             the replayed episode differs from its trace; `StorageError` if the disk fails.
         ValueError: an argument is out of range.
     """
-    av = import_extra("av", "video")
-    import_extra("PIL.Image", "video")
-    run, output = Path(run), Path(output)
-    _check_arguments(output, samples, max_steps)
-    folder = RunFolder(run)
-    agent, weights_frames = load_agent(run, device, environment)
-    trace, notes = choose_trace(folder, episode, noise)
+    check_video(output, samples, max_steps)
+    agent, weights_frames = load_agent(Path(run), device, environment)
+    trace, notes = choose_trace(RunFolder(run), episode, noise)
+    made = render_trace(
+        trace,
+        agent,
+        weights_frames,
+        output,
+        samples=samples,
+        max_steps=max_steps,
+        environment=environment,
+    )
+    return replace(made, notes=(*notes, *made.notes))
+
+
+def render_trace(
+    trace: Trace,
+    agent: Agent,
+    weights_frames: int,
+    output: Path,
+    *,
+    samples: int = 32,
+    max_steps: int | None = None,
+    environment: EnvironmentLike | None = None,
+) -> RenderedVideo:
+    """Render any traced episode of an agent's environment, as `render_episode` does.
+
+    Args:
+        trace: the episode.
+        agent: its weights give the values that are shown.
+        weights_frames: training frames of these weights.
+        output: as for `render_episode`, like all that follow.
+        samples: likewise.
+        max_steps: likewise.
+        environment: likewise.
+    """
+    av, output = check_video(output, samples, max_steps), Path(output)
+    notes = []
     total = len(trace.actions)
     steps = total if max_steps is None else min(max_steps, total)
     replayed = replay(trace, agent, steps=steps, samples=samples, environment=environment)
@@ -132,13 +163,23 @@ def render_episode(
     )
 
 
-def _check_arguments(output: Path, samples: int, max_steps: int | None) -> None:
+def check_video(output: Path, samples: int = 32, max_steps: int | None = None) -> Any:
+    """Return PyAV, once the arguments of a video are valid and all it needs is installed.
+
+    Raises:
+        ImportError: PyAV or Pillow is missing.
+        ValueError: an argument is out of range.
+    """
+    av = import_extra("av", "video")
+    import_extra("PIL.Image", "video")
+    output = Path(output)
     if output.suffix.lower() != ".mp4":
         raise ValueError(f"expected an output that ends in .mp4, got {output}")
     if samples < 1:
         raise ValueError(f"expected at least 1 noise sample, got {samples}")
     if max_steps is not None and max_steps < 1:
         raise ValueError(f"expected max_steps of at least 1, got {max_steps}")
+    return av
 
 
 def _outcome(episode: ReplayedEpisode, steps: int, total: int) -> str:
