@@ -298,6 +298,7 @@ class Agent:
                     )
             finally:
                 self._run_steps = run.steps
+                running.clear()  # a cycle would keep the temporary folder until it is collected
 
     def _temporary_folder(self) -> Path:
         if self._temporary is None:
