@@ -35,8 +35,11 @@ __all__ = [
 
 
 _ROOMS = {  # the others are in layers
-    **{"Agent": "api", "Callback": "callbacks", "load": "api"},
-    **{"check_noise": "integrations", "record_noise": "audit"},
+    "Agent": "api",
+    "Callback": "callbacks",
+    "check_noise": "integrations",
+    "load": "api",
+    "record_noise": "audit",
 }
 
 

@@ -56,7 +56,7 @@ class ProgressLines(Observer):
         self._row: dict[str, Any] | None = None
         self._speed, self._score = 0.0, ""
 
-    def started(self, frames: int) -> None:
+    def started(self, frames: int) -> None:  # noqa: ARG002
         """Count the first minute from here."""
         self._shown_at = self._clock()
 

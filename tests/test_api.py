@@ -19,7 +19,6 @@ from typer.testing import CliRunner
 from noisynet import Agent, Callback, load
 from noisynet.cli import app
 from noisynet.config import ConfigError
-from noisynet.evaluation import evaluation_modes
 from noisynet.loops import load_agent
 from noisynet.runs import RunError, RunMismatch
 
@@ -211,73 +210,13 @@ def test_a_loaded_run_is_trained_for_longer() -> None:
 
 def test_another_runs_folder_is_refused() -> None:
     learnt(agent(folder="run"), 40)
-    with pytest.raises(RunMismatch, match="learning.n_step: the folder has 1, this command has 3"):
+    with pytest.raises(RunMismatch, match=r"learning\.n_step: the folder has 1"):
         agent(folder="run", n_step=3)
-    with pytest.raises(RunError, match="expected a run folder with a config.json, got tmp"):
+    with pytest.raises(RunError, match=r"expected a run folder with a config\.json, got tmp"):
         load("tmp")
 
 
-# --- use -----------------------------------------------------------------------------------------
-
-
-def test_predictions_are_greedy_in_the_mean_weights() -> None:
-    made, batch = learnt(agent(), 60), observations()
-    q = made.q_values(batch)
-    with torch.no_grad(), noisynet_off(made.network):
-        expected = made.network(torch.from_numpy(batch[:, None])).numpy()
-    assert np.array_equal(q, expected)
-    actions = made.predict(batch)
-    assert isinstance(actions, np.ndarray)
-    assert np.array_equal(actions, q.argmax(axis=1))
-    one = made.predict(batch[0])
-    assert isinstance(one, int)
-    assert one == actions[0]
-    assert made.q_values(batch[0]).shape == (2,)
-    assert np.array_equal(made.q_values(batch), q)
-
-
-def noisynet_off(network: nn.Module) -> Any:
-    from noisynet import noise_off
-
-    return noise_off(network)
-
-
-def test_noise_is_sampled_at_each_call_and_for_each_row() -> None:
-    made, one = learnt(agent(), 60), observations(1)
-    first, second = (made.q_values(np.repeat(one, 2, axis=0), noise=True) for _ in range(2))
-    assert len({row.tobytes() for row in (*first, *second)}) == 4
-    with pytest.raises(ValueError, match="dqn has no noise: expected noise=False"):
-        agent("dqn").predict(one, noise=True)
-
-
-def test_actions_have_the_numbers_of_the_environment() -> None:
-    class Shifted(gymnasium.Wrapper[Any, Any, Any, Any]):
-        def __init__(self, game: Any) -> None:
-            super().__init__(game)
-            self.action_space = gymnasium.spaces.Discrete(2, start=5)
-
-        def step(self, action: Any) -> Any:
-            return self.env.step(action - 5)
-
-    made = learnt(agent(environment=Shifted(gymnasium.make("CartPole-v1"))), 60)
-    actions = made.predict(observations())
-    assert np.array_equal(np.asarray(actions) - 5, made.q_values(observations()).argmax(axis=1))
-
-
-def test_evaluation_has_both_modes_and_is_that_of_a_run() -> None:
-    made = learnt(agent(), 60)
-    for noise, result in evaluation_modes(made._agent, 60, episodes=4):
-        found = made.evaluate(4, noise=noise == "on")
-        assert found.noise == (noise == "on")
-        assert found.mean == result.score == pytest.approx(found.returns.mean())
-        assert found.standard_deviation == pytest.approx(found.returns.std(ddof=1))
-        assert found.returns.shape == (4,)
-    assert made.evaluate(2).noise
-    assert "2 episodes with noise" in str(made.evaluate(2))
-    assert not agent(**{"exploration.evaluation": "off"}).evaluate(1).noise
-    assert not agent("dqn").evaluate(1).noise
-    with pytest.raises(ValueError, match="expected episodes to be at least 1"):
-        made.evaluate(0)
+# --- files ----------------------------------------------------------------------------------------
 
 
 def test_a_saved_agent_is_loaded_as_it_was(folder: Path) -> None:
@@ -307,16 +246,6 @@ def test_a_loaded_agent_begins_training_with_its_weights(name: str) -> None:
     assert not same(loaded.network, load("agent.safetensors").network)
 
 
-def test_a_video_is_written(folder: Path) -> None:
-    pytest.importorskip("av")
-    made = learnt(agent(), 60)
-    assert made.watch("game.mp4", max_steps=2) == Path("game.mp4")
-    assert (folder / "game.mp4").stat().st_size > 1_000
-    assert files(folder) == ["game.mp4"]
-    with pytest.raises(ValueError, match=r"expected an output that ends in \.mp4"):
-        made.watch("game.avi")
-
-
 # --- environments --------------------------------------------------------------------------------
 
 
@@ -334,6 +263,10 @@ def test_an_object_can_be_played_on_between_calls() -> None:
     with pytest.raises(ValueError, match="expected the environment of object/CartPoleEnv itself"):
         load("agent.safetensors")
     assert load("agent.safetensors", game).steps == 200
+    with pytest.raises(
+        ValueError, match="expected the environment object/CartPoleEnv of the agent"
+    ):
+        load("agent.safetensors", "CartPole-v1")
 
 
 def test_a_function_makes_several_environments() -> None:
@@ -419,15 +352,3 @@ def test_a3c_needs_a_function_that_its_processes_can_import() -> None:
         agent("a3c", lambda: gymnasium.make("CartPole-v1"))
     made = agent("a3c", partial(gymnasium.make, "CartPole-v1"))
     assert learnt(made, 40).steps >= 40
-
-
-def test_a_recurrent_agent_plays_episodes_only() -> None:
-    made = agent("a3c", recurrent=True)
-    with pytest.raises(TypeError, match="needs every observation of an episode"):
-        made.predict(observations())
-    assert made.evaluate(1).returns.shape == (1,)
-
-
-def test_value_agents_have_no_probabilities() -> None:
-    with pytest.raises(TypeError, match="noisynet-dqn has no action probabilities; use q_values"):
-        agent().action_probabilities(observations())

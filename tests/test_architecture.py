@@ -42,10 +42,10 @@ MAY_IMPORT = {
     "integrations": {"audit", "extras", "layers"},
     "config": {"paper", "envs"},
     "callbacks": {"loops"},
-    "api": {
-        *("agents", "callbacks", "config", "envs", "evaluation", "loops", "runs", "state_dicts"),
-        "watch",
+    "player": {
+        *("agents", "config", "envs", "evaluation", "loops", "runs", "state_dicts", "watch"),
     },
+    "api": {"agents", "callbacks", "config", "envs", "evaluation", "loops", "player", "runs"},
 }
 FREE = {"cli", "__init__", "__main__"}
 PRINTS = {"cli"}

@@ -61,7 +61,7 @@ def test_lines_and_words_are_counted(name: str, snippet: str) -> None:
 
 
 def test_every_public_method_of_an_agent_is_in_the_text() -> None:
-    for name in vars(noisynet.Agent):
+    for name in dir(noisynet.Agent):
         if not name.startswith("_") and name != "steps":
             assert f"{name}(" in TEXT or f"`{name}`" in TEXT, name
 

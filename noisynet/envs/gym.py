@@ -101,7 +101,9 @@ class GymEnvironment(Environment):
             )
         num_actions, self.first_action = _discrete_actions(maker.name, game.action_space)
         self._rule = frame_rule(maker.name, game.observation_space)
-        self.raw = RawObservations(made.observation_space, _transforms(game, made), self._rule.encode)
+        self.raw = RawObservations(
+            made.observation_space, _transforms(game, made), self._rule.encode
+        )
         spec = EnvironmentSpec(
             name=maker.name,
             num_actions=num_actions,

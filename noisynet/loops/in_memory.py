@@ -76,13 +76,16 @@ class MemoryRun:
         if self.steps >= until_steps:
             return
         # An interrupted evaluation is played again by the next call.
-        with _threads(self.agent, self.spec), suppress(InterruptedError):
-            with closing(self.loop.run()) as ticks:
-                for tick in ticks:
-                    record_tick(tick, self.loop, self.log)
-                    self._evaluate_if_due(stop)
-                    if stop() or self.steps >= until_steps:
-                        return
+        with (
+            _threads(self.agent, self.spec),
+            suppress(InterruptedError),
+            closing(self.loop.run()) as ticks,
+        ):
+            for tick in ticks:
+                record_tick(tick, self.loop, self.log)
+                self._evaluate_if_due(stop)
+                if stop() or self.steps >= until_steps:
+                    return
 
     def _evaluate_if_due(self, stop: Callable[[], bool]) -> None:
         """Play the evaluation protocol if its period has passed."""

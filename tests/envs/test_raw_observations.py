@@ -139,7 +139,7 @@ WRONG: list[tuple[str, dict[str, Any], Callable[[], Any]]] = [
     ("discrete", {}, lambda: 9),
     ("nested", {}, lambda: {"two": (np.zeros(2), 1)}),
     ("nested", {}, lambda: np.zeros(7)),
-    ("nested", {}, lambda: []),
+    ("nested", {}, list),
     ("flat", {"frame_stack": 2}, lambda: np.zeros(3)),  # one frame is no observation
     ("flat", {"frame_stack": 2}, lambda: np.zeros((3, 3))),
 ]

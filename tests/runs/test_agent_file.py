@@ -40,7 +40,7 @@ def test_a_damaged_or_foreign_file_is_refused(tmp_path: Path) -> None:
     data = bytearray(path.read_bytes())
     data[-1] ^= 1
     path.write_bytes(data)
-    with pytest.raises(RunError, match="expected a file that Agent.save wrote, or a run folder"):
+    with pytest.raises(RunError, match=r"expected a file that Agent\.save wrote, or a run folder"):
         load_agent_file(path)
     step = save_checkpoint(tmp_path, Checkpoint(1, {}, {}), schema="s", identity={})
     with pytest.raises(RunError, match="for a checkpoint, give its run folder"):
