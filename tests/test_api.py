@@ -236,7 +236,7 @@ def test_a_loaded_agent_begins_training_with_its_weights(name: str) -> None:
     made = agent(name)
     with torch.no_grad():
         for parameter in made.network.parameters():
-            parameter += 1.0  # weights that no seed gives
+            parameter.add_(1.0)  # weights that no seed gives
     before = {key: value.clone() for key, value in made.network.state_dict().items()}
     made.save("agent.safetensors")
     loaded = learnt(load("agent.safetensors"), 40)

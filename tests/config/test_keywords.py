@@ -25,7 +25,7 @@ def test_a_flat_name_is_the_key_that_ends_with_it() -> None:
 
 
 def test_dotted_keys_and_sections_are_taken() -> None:
-    dotted = {"learning.discount": 0.97}
+    dotted: dict[str, Any] = {"learning.discount": 0.97}
     made = config(**dotted, evaluation={"frames": 10}, replay={"kind": "prioritised"})
     assert made.learning.discount == 0.97
     assert made.evaluation.frames == 10
@@ -39,7 +39,7 @@ def test_a_whole_key_is_not_ambiguous() -> None:
 def test_the_family_of_the_agent_decides() -> None:
     assert config("a3c", rollout_steps=7).learning.rollout_steps == 7
     with pytest.raises(ConfigError, match=r"which belongs to A3C; did you mean 'learning.n_step'"):
-        config(**{"learning.rollout_steps": 7})
+        config("dqn", **{"learning.rollout_steps": 7})
 
 
 def test_every_ambiguous_name_is_refused_with_its_candidates() -> None:
@@ -47,7 +47,7 @@ def test_every_ambiguous_name_is_refused_with_its_candidates() -> None:
     top = {key for key in all_keys(Config) if "." not in key}
     for name in {name for name in ends if ends.count(name) > 1} - top:
         with pytest.raises(ConfigError, match=f"{name!r} is ambiguous: write .*{name}.* or "):
-            config(**{name: 1})
+            config("dqn", **{name: 1})
 
 
 def test_epsilon_could_mean_two_things() -> None:

@@ -20,7 +20,7 @@ NESTED = spaces.Dict(
         "two": spaces.Tuple((spaces.Box(0, 1, (2,), np.float32), spaces.Discrete(2))),
     }
 )
-SPACES = {
+SPACES: dict[str, spaces.Space[Any]] = {
     "flat": spaces.Box(-1, 1, (3,), np.float32),
     "table": spaces.Box(np.zeros((2, 3)), np.arange(1, 7).reshape(2, 3), dtype=np.float64),
     "bytes": spaces.Box(0, 255, (12, 10, 3), np.uint8),
