@@ -6,7 +6,9 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from noisynet.api import Agent, load
     from noisynet.audit import record_noise
+    from noisynet.callbacks import Callback
     from noisynet.integrations import check_noise
     from noisynet.layers import (
         NoisyLinear,
@@ -18,9 +20,12 @@ if TYPE_CHECKING:
     )
 
 __all__ = [
+    "Agent",
+    "Callback",
     "NoisyLSTMCell",
     "NoisyLinear",
     "check_noise",
+    "load",
     "make_noisy",
     "noise_off",
     "record_noise",
@@ -29,7 +34,13 @@ __all__ = [
 ]
 
 
-_ROOMS = {"check_noise": "integrations", "record_noise": "audit"}  # the others are in layers
+_ROOMS = {  # the others are in layers
+    "Agent": "api",
+    "Callback": "callbacks",
+    "check_noise": "integrations",
+    "load": "api",
+    "record_noise": "audit",
+}
 
 
 def __getattr__(name: str) -> Any:

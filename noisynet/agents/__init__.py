@@ -2,7 +2,7 @@
 
 from noisynet.agents.actor_critic import ActorCriticAgent
 from noisynet.agents.audit import audit_agent
-from noisynet.agents.compute import Compute, resolve_compute, shared_rmsprop_for
+from noisynet.agents.compute import Compute, choose_device, resolve_compute, shared_rmsprop_for
 from noisynet.agents.make import Agent, make_agent
 from noisynet.agents.policy import ActorCriticPolicy, EvaluationPolicy, ValuePolicy
 from noisynet.agents.rollout import Rollout, RolloutLearnt
@@ -25,6 +25,7 @@ __all__ = [
     "ValueAgent",
     "ValuePolicy",
     "audit_agent",
+    "choose_device",
     "make_agent",
     "numpy_stream",
     "resolve_compute",

@@ -28,6 +28,30 @@ def resolve_compute(
     return "kernels" if on_cpu and has_kernels() else "torch"
 
 
+def choose_device(name: str, settings: config.Config | config.ActorCriticConfig) -> str:
+    """Return the device of a run.
+
+    Args:
+        name: "cpu", "cuda", "cuda:1", …; or "auto", which is CUDA, where there is one, for value
+            agents with convolutions as large as Atari's. Small networks, and the many processes of
+            A3C, are faster on the CPU.
+        settings: configuration of the run.
+
+    Raises:
+        ValueError: this machine does not have the device.
+    """
+    if name == "auto":
+        large = isinstance(settings, config.Config) and config.has_large_convolutions(settings)
+        return "cuda" if large and torch.cuda.is_available() else "cpu"
+    try:
+        torch.empty(0, device=name)
+    except (RuntimeError, AssertionError) as error:
+        raise ValueError(
+            f"device: expected auto, cpu or a device of this machine, got {name!r}: {error}"
+        ) from error
+    return name
+
+
 def use_kernels(network: nn.Module) -> None:
     """Let every noisy layer of a network compute its weights by the fused kernel."""
     from noisynet.kernels.noise import perturbed_weight

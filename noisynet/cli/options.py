@@ -18,7 +18,6 @@ from noisynet.config import (
     Config,
     ConfigError,
     build_config,
-    has_large_convolutions,
     missing_for,
     parse_count,
 )
@@ -116,18 +115,10 @@ def check_choice(option: str, given: str, choices: Sequence[str]) -> None:
 
 
 def choose_device(name: str, config: Config | ActorCriticConfig) -> str:
-    """The device of a run.
+    """The device of a run, or exit; see `noisynet.agents.choose_device`."""
+    from noisynet.agents import choose_device
 
-    `auto` is CUDA, where there is one, for value agents with convolutions as large as Atari's.
-    Small networks, and the many processes of A3C, are faster on the CPU.
-    """
-    import torch
-
-    if name == "auto":
-        large = isinstance(config, Config) and has_large_convolutions(config)
-        return "cuda" if large and torch.cuda.is_available() else "cpu"
     try:
-        torch.empty(0, device=name)
-    except (RuntimeError, AssertionError) as error:
-        fail(f"--device expected auto, cpu or a device of this machine, got {name!r}: {error}", 2)
-    return name
+        return choose_device(name, config)
+    except ValueError as error:
+        fail(f"--{error}", code=2)

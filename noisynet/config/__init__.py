@@ -8,6 +8,7 @@ from noisynet.config.agents import ACTOR_CRITIC_AGENTS, AGENT_SPECS, AGENTS, VAL
 from noisynet.config.build import build_config, load_config, parse_count
 from noisynet.config.compute import cxx_compiler, has_kernels, missing_for
 from noisynet.config.errors import ConfigError
+from noisynet.config.keywords import settings_from_keywords
 from noisynet.config.run import (
     PRESETS,
     ActorCriticConfig,
@@ -54,4 +55,5 @@ __all__ = [
     "load_config",
     "missing_for",
     "parse_count",
+    "settings_from_keywords",
 ]

@@ -95,7 +95,7 @@ def _unknown_key(key: str, nested: dict[str, Any], model: type[RunConfig]) -> st
     whose = ""
     if owners:
         whose = f", which belongs to {name}.kind={owners[0]}"
-    elif key in _all_keys(other):
+    elif key in all_keys(other):
         whose = f", which belongs to {'A3C' if model is Config else 'value agents'}"
         near = [_COUNTERPARTS[key]] if key in _COUNTERPARTS else []
     return f"unknown key {key!r}{whose}" + (f"; did you mean {near[0]!r}?" if near else "")
@@ -166,7 +166,7 @@ def _known_keys(nested: dict[str, Any], model: type[RunConfig]) -> Iterable[str]
             yield from (f"{name}.{field}" for field in section.model_fields)
 
 
-def _all_keys(model: type[RunConfig]) -> set[str]:
+def all_keys(model: type[RunConfig]) -> set[str]:
     """Every dotted key that a configuration of this class can have, and its sections' names."""
     keys = set(model.model_fields)
     for name in model.model_fields:

@@ -24,7 +24,12 @@ from noisynet.envs.names import (
     family_of,
     name_of_gymnasium_id,
 )
-from noisynet.envs.sources import EnvironmentLike, decode_function, encode_function
+from noisynet.envs.sources import (
+    EnvironmentLike,
+    check_single,
+    decode_function,
+    encode_function,
+)
 from noisynet.lazy import lazy_attributes
 
 if TYPE_CHECKING:
@@ -39,6 +44,8 @@ if TYPE_CHECKING:
     )
     from noisynet.envs.gym import GymEnvironment
     from noisynet.envs.minatar import MinAtarEnvironment
+    from noisynet.envs.raw_observations import ObservationReader
+    from noisynet.envs.shared_object import release_object
 
 __all__ = [
     "ATARI_57",
@@ -52,7 +59,9 @@ __all__ = [
     "FamilySpec",
     "GymEnvironment",
     "MinAtarEnvironment",
+    "ObservationReader",
     "Step",
+    "check_single",
     "decode_function",
     "encode_function",
     "environment_folder",
@@ -62,6 +71,7 @@ __all__ = [
     "make_environment",
     "name_of_gymnasium_id",
     "parse_environment",
+    "release_object",
     "repeats_episodes",
     "resolve_environment",
     "screen_options",
@@ -77,5 +87,7 @@ __getattr__ = lazy_attributes(
         ],
         "gym": ["GymEnvironment"],
         "minatar": ["MinAtarEnvironment"],
+        "raw_observations": ["ObservationReader"],
+        "shared_object": ["release_object"],
     },
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
@@ -12,6 +12,7 @@ from noisynet.envs.action_names import gymnasium_action_names
 from noisynet.envs.environment import Environment, EnvironmentSpec, Step, check_count
 from noisynet.envs.gym_games import GameMaker, find_source
 from noisynet.envs.parallel_games import ParallelGames, Results
+from noisynet.envs.raw_observations import RawObservations
 from noisynet.envs.shared_object import SharedObject
 from noisynet.envs.sources import check_single, is_object
 from noisynet.extras import extra
@@ -40,6 +41,10 @@ class GymEnvironment(Environment):
         greyscale: whether images in colour become grey.
         frame_stack: the number of successive frames in one observation.
         parallel: whether each environment plays in a process of its own. Results are the same.
+
+    Attributes:
+        first_action: the environment's own number of action 0.
+        raw: how observations of the environment itself become frames.
     """
 
     def __init__(
@@ -92,6 +97,9 @@ class GymEnvironment(Environment):
                 "twice"
             )
         game = self._games[0]
+        self.first_action: int = game.first_action
+        transforms = _transforms(game.env, game.made)
+        self.raw = RawObservations(game.made.observation_space, transforms, game.rule.encode)
         spec = EnvironmentSpec(
             name=maker.name,
             num_actions=int(game.action_space.n),
@@ -127,8 +135,8 @@ class GymEnvironment(Environment):
             wrong = int(np.flatnonzero(~np.isfinite(reward))[0])
             raise ValueError(
                 f"expected a finite reward from {self.spec.name}, got {reward[wrong]} after "
-                f"action {actions[wrong]}; fix the environment, or wrap it so that rewards are "
-                "finite"
+                f"action {actions[wrong] + self.first_action}; fix the environment, or wrap it so "
+                "that rewards are finite"
             )
         return Step(frames, reward, terminated, truncated & ~terminated, np.zeros_like(terminated))
 
@@ -167,3 +175,12 @@ def _height_and_width(resize: int | Sequence[int] | None) -> tuple[int, int] | N
         raise ValueError(f"expected resize as one side or [height, width], got {resize!r}")
     height, width = (check_count("resize", side, at_least=1) for side in sides)
     return height, width
+
+
+def _transforms(game: Any, made: Any) -> list[Callable[[Any], Any]]:
+    """What the wrappers from `made` to `game` do to an observation, in this order."""
+    found: list[Callable[[Any], Any]] = []
+    while game is not made:
+        found.insert(0, game.observation)
+        game = game.env
+    return found

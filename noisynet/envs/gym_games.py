@@ -45,7 +45,7 @@ class GameMaker:
         made = self.make()
         try:
             game = prepare_images(self.name, made, resize=self.resize, greyscale=self.greyscale)
-            return Frames(self.name, game)
+            return Frames(self.name, game, made)
         except Exception:
             if not isinstance(self.source, gymnasium.Env):
                 made.close()

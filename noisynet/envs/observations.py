@@ -37,6 +37,7 @@ class Frames(gymnasium.Wrapper[Any, Any, Any, Any]):
     """A game that observes frames and takes actions from 0 on.
 
     Attributes:
+        made: the game with its own observations, before images are resized.
         rule: how observations become frames.
         first_action: the environment's own number of action 0.
 
@@ -44,8 +45,9 @@ class Frames(gymnasium.Wrapper[Any, Any, Any, Any]):
         ValueError: no rule fits the observations, or the actions are not Discrete.
     """
 
-    def __init__(self, name: str, game: Game) -> None:
+    def __init__(self, name: str, game: Game, made: Game) -> None:
         super().__init__(game)
+        self.made = made
         actions = game.action_space
         if not isinstance(actions, spaces.Discrete):
             raise ValueError(

@@ -72,3 +72,14 @@ class SharedObject(gymnasium.Wrapper[Any, Any, Any, Any]):
                 "and actions. Make reset(seed=...) seed everything random, or pass a function that "
                 "makes the environment"
             )
+
+
+def release_object(environment: Any) -> None:
+    """Let the caller play on an environment object; its players then play their episodes again.
+
+    Args:
+        environment: the object; anything else is left as it is.
+    """
+    game = getattr(environment, "unwrapped", None)
+    if hasattr(game, _PLAYER):
+        delattr(game, _PLAYER)

@@ -286,8 +286,7 @@ class AsyncTrainer:
 
     def restore(self, tensors: dict[str, torch.Tensor], state: dict[str, Any]) -> None:
         """Return to a snapshot, before any worker starts."""
-        self.agent.load_weights(tensors, "agent.")
-        self.shared.parameters[:] = self.agent.parameters.cpu().numpy()
+        self.load_weights(tensors, "agent.")
         self.shared.squares[:] = tensors["squares"].numpy()
         for handle, stored in zip(self.handles, state["workers"], strict=True):
             self.shared.slots[handle.number].restore(stored["counters"])
@@ -298,3 +297,8 @@ class AsyncTrainer:
                 own = strip_prefix(f"worker.{handle.number}.", tensors)
                 handle.snapshot = encode_snapshot(own, stored["state"])
         self._steps_at_checkpoint = self._logged_steps = self.steps
+
+    def load_weights(self, tensors: dict[str, torch.Tensor], prefix: str = "") -> None:
+        """Load weights that the workers begin with; the names begin with `prefix`."""
+        self.agent.load_weights(tensors, prefix)
+        self.shared.parameters[:] = self.agent.parameters.cpu().numpy()

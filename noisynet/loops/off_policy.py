@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -49,7 +49,7 @@ class OffPolicyLoop:
         self.steps, self.starts_steps = 0, settings.learning.starts_steps
         self.total_steps = -(-settings.frames // environment.spec.frames_per_step)
 
-    def run(self) -> Iterator[Tick]:
+    def run(self) -> Generator[Tick, None, None]:
         """Train until the budget is spent, one tick at a time."""
         num_envs = self.environment.num_envs
         if not self.episodes.running:

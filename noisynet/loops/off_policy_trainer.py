@@ -97,23 +97,11 @@ class OffPolicyTrainer:
     def advance(self, stop: Callable[[], bool]) -> Generator[None, None, None]:  # noqa: ARG002
         """Train, and yield after every step of all environments."""
         for tick in self.loop.run():
-            self._record(tick)
+            record_tick(tick, self.loop, self.log)
             yield
 
     def poll(self) -> None:
         """Do nothing: there are no workers."""
-
-    def _record(self, tick: Tick) -> None:
-        for learnt in tick.learnt:
-            self.log.add_update({"loss": learnt.loss})
-        for episode in tick.finished:
-            self.log.add_episode(episode, tick.steps)
-        if self.log.row_is_due(tick.steps - self.environment.num_envs, tick.steps):
-            exploration, more = self.agent.config.exploration, {}
-            if isinstance(exploration, EpsilonGreedy):
-                starts = self.agent.config.learning.starts_steps
-                more["epsilon"] = epsilon_at(exploration, tick.steps, starts)
-            self.log.add_row(tick.steps, self.updates, sigma_summary(self.agent.online), more)
 
     def snapshot(self) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
         """Return the tensors and the JSON-able state that resuming needs; sync the replay files."""
@@ -171,6 +159,20 @@ class OffPolicyTrainer:
         """Delete the replay of a finished run, unless the newest checkpoint refers to it."""
         if not self._saved_replay:
             _delete(self.folder.replay_path)
+
+
+def record_tick(tick: Tick, loop: OffPolicyLoop, log: RunLog) -> None:
+    """Log the updates and the episodes of a tick, and a row of metrics if it is due."""
+    for learnt in tick.learnt:
+        log.add_update({"loss": learnt.loss})
+    for episode in tick.finished:
+        log.add_episode(episode, tick.steps)
+    if log.row_is_due(tick.steps - loop.environment.num_envs, tick.steps):
+        exploration, more = loop.config.exploration, {}
+        if isinstance(exploration, EpsilonGreedy):
+            starts = loop.config.learning.starts_steps
+            more["epsilon"] = epsilon_at(exploration, tick.steps, starts)
+        log.add_row(tick.steps, loop.agent.updates, sigma_summary(loop.agent.online), more)
 
 
 def snapshot_loop(loop: OffPolicyLoop) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:

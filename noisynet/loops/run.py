@@ -14,7 +14,7 @@ from noisynet.envs import EnvironmentLike, EnvironmentSpec
 from noisynet.evaluation import evaluation_modes
 from noisynet.loops import async_actors, off_policy_trainer
 from noisynet.loops.async_actors import WorkersFailed
-from noisynet.loops.run_log import RunLog
+from noisynet.loops.run_log import RunLog, evaluation_row
 from noisynet.runs import (
     Checkpoint,
     RunDamaged,
@@ -142,17 +142,7 @@ class Run:
             environment=self.environment,
         ):
             write_traces(self.folder.traces_path, self.frames, result.traces, noise=noise)
-            rows.append(
-                {
-                    "kind": "evaluation",
-                    "frames": self.frames,
-                    "noise": noise,
-                    "score": result.score,
-                    "completed": result.completed,
-                    "episodes": result.episodes,
-                    "frames_played": result.frames,
-                }
-            )
+            rows.append(evaluation_row(self.frames, noise, result))
             if agent.noisy is None or noise == agent.noisy.evaluation:
                 self.score = result.score
         # Only now: an interrupted evaluation leaves no row and is played again.

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from noisynet.loops.episodes import FinishedEpisode
 from noisynet.loops.supervisor import Health
-from noisynet.runs import MetricsLog, RunError, RunFolder, list_traces, read_metrics
+from noisynet.runs import MetricsLog, NoMetrics, RunError, RunFolder, list_traces, read_metrics
 from noisynet.runs.files import storage_errors
+
+if TYPE_CHECKING:
+    from noisynet.evaluation import EvaluationResult
 
 
 class Observer:
@@ -36,13 +39,15 @@ class Observer:
 class RunLog:
     """Writes the metrics of a run and notifies its observers.
 
+    Without a folder nothing is written.
+
     Attributes:
         evaluated_at: frames of the last evaluation, 0 before the first.
     """
 
     def __init__(
         self,
-        folder: RunFolder,
+        folder: RunFolder | None,
         frames_per_step: int,
         period_steps: int,
         observers: Sequence[Observer],
@@ -50,8 +55,8 @@ class RunLog:
         self.folder, self.frames_per_step = folder, frames_per_step
         self.period_steps = period_steps
         self.observers = list(observers)
-        self.metrics = MetricsLog(folder.metrics_path)
-        self.timing = MetricsLog(folder.timing_path)
+        self.metrics = MetricsLog(folder.metrics_path) if folder else NoMetrics()
+        self.timing = MetricsLog(folder.timing_path) if folder else NoMetrics()
         self._measures: dict[str, list[float]] = {"loss": []}
         self.evaluated_at = 0
         self._scores: list[float] = []  # of the last 100 episodes, as are their lengths
@@ -172,6 +177,7 @@ class RunLog:
     def restore(self, state: dict[str, Any]) -> None:
         """Return to a checkpoint: later rows and traces are dropped and will be written again."""
         self.metrics.truncate(state["metrics_offset"])
+        assert self.folder is not None, "a run without files has no checkpoints"
         rows = read_metrics(self.folder.metrics_path)
         logged = {(row["frames"], row["noise"]) for row in rows if row["kind"] == "evaluation"}
         self.evaluated_at = max((frames for frames, _ in logged), default=0)
@@ -192,3 +198,18 @@ class RunLog:
             except (OSError, RunError) as error:
                 self.observers.remove(observer)
                 self.message(f"{type(observer).__name__} is switched off: {error}")
+
+
+def evaluation_row(
+    frames: int, noise: Literal["on", "off"], result: EvaluationResult
+) -> dict[str, Any]:
+    """Return the row of metrics of an evaluation after so many training frames."""
+    return {
+        "kind": "evaluation",
+        "frames": frames,
+        "noise": noise,
+        "score": result.score,
+        "completed": result.completed,
+        "episodes": result.episodes,
+        "frames_played": result.frames,
+    }

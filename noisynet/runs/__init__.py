@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from noisynet.runs.agent_file import AgentFile, load_agent_file, save_agent_file
 from noisynet.runs.checkpoint import (
     Checkpoint,
     CheckpointMismatch,
@@ -12,7 +13,7 @@ from noisynet.runs.checkpoint import (
 )
 from noisynet.runs.files import RunDamaged, RunError, StorageError, write_atomically
 from noisynet.runs.lock import EXIT_LOCKED, Owner, RunLock, RunLocked
-from noisynet.runs.metrics import MetricsLog, read_metrics
+from noisynet.runs.metrics import MetricsLog, NoMetrics, read_metrics
 from noisynet.runs.store import (
     CHANGEABLE_SETTINGS,
     Difference,
@@ -27,10 +28,12 @@ from noisynet.runs.traces import Trace, TraceFile, list_traces, read_traces, wri
 __all__ = [
     "CHANGEABLE_SETTINGS",
     "EXIT_LOCKED",
+    "AgentFile",
     "Checkpoint",
     "CheckpointMismatch",
     "Difference",
     "MetricsLog",
+    "NoMetrics",
     "NoUsableCheckpoint",
     "Owner",
     "RunDamaged",
@@ -47,9 +50,11 @@ __all__ = [
     "compare_configs",
     "find_run_folders",
     "list_traces",
+    "load_agent_file",
     "load_newest",
     "read_metrics",
     "read_traces",
+    "save_agent_file",
     "save_checkpoint",
     "write_atomically",
     "write_traces",

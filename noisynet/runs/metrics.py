@@ -100,6 +100,23 @@ class MetricsLog:
             self.close()
 
 
+class NoMetrics(MetricsLog):
+    """Drops every row: the log of training in memory."""
+
+    def __init__(self) -> None:
+        self._descriptor = -1
+
+    def append(self, row: Mapping[str, Any]) -> None:
+        """Drop the row."""
+
+    def offset(self) -> int:
+        """Zero: there are no rows."""
+        return 0
+
+    def truncate(self, offset: int) -> None:
+        """Nothing to drop."""
+
+
 def read_metrics(path: Path | str) -> list[dict[str, Any]]:
     """Read all rows of a file, which a run may still be writing.
 

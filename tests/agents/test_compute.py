@@ -20,6 +20,7 @@ from noisynet import config, optimisers
 from noisynet.agents import (
     NonFiniteLoss,
     ValueAgent,
+    choose_device,
     resolve_compute,
     shared_rmsprop_for,
 )
@@ -70,6 +71,26 @@ def test_auto_means_kernels_on_a_cpu_with_numba_and_torch_elsewhere(
     found = importlib.util.find_spec("numba") if numba else None
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: found)
     assert resolve_compute(asked, device) == expected
+
+
+@pytest.mark.parametrize(
+    ("agent", "environment", "cuda", "expected"),
+    [
+        ("dqn", "atari/pong", True, "cuda"),
+        ("dqn", "atari/pong", False, "cpu"),
+        ("dqn", "minatar/breakout", True, "cpu"),
+        ("a3c", "atari/pong", True, "cpu"),
+    ],
+)
+def test_auto_is_cuda_for_large_networks_of_value_agents(
+    agent: str, environment: str, cuda: bool, expected: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: cuda)
+    settings = config.build_config(agent, environment)
+    assert choose_device("auto", settings) == expected
+    assert choose_device("cpu", settings) == "cpu"
+    with pytest.raises(ValueError, match="device: expected auto, cpu or a device of this machine"):
+        choose_device("quantum", settings)
 
 
 @pytest.mark.parametrize("make", [make_value_agent, make_actor_critic_agent])

@@ -61,7 +61,8 @@ def test_the_script_trains_and_evaluates(
     monkeypatch.syspath_prepend(str(folder))
     exec(compile(SCRIPT, "script.py", "exec"), {"__name__": "__main__"})
     shown = capsys.readouterr().out
-    assert re.findall(r"noise (on|off): .* in \d+ episodes", shown) == ["on", "off"]
+    assert re.findall(r"\(10 episodes (\w+) noise\)", shown) == ["with", "without"]
+    assert (folder / "runs" / "corridor" / "config.json").exists()
 
 
 def test_the_command_with_images_is_valid() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from noisynet.envs import make_environment
+from noisynet.envs import make_environment, release_object
 
 from .custom_environments import Corridor, Unseeded
 
@@ -61,3 +61,18 @@ def test_an_object_that_does_not_repeat_its_episode_is_reported() -> None:
         second.start([1])
         with pytest.raises(ValueError, match=r"object/Unseeded did not reproduce .* 1 steps"):
             first.step(np.array([1]))
+
+
+def test_a_player_plays_its_episode_again_after_its_owner_has_used_the_object() -> None:
+    game = Corridor("float image")
+    right = np.ones(1, np.int64)
+    with make_environment(Corridor("float image")) as alone, make_environment(game) as player:
+        for environment in (alone, player):
+            environment.start([3])
+            environment.step(right)
+        release_object(game)
+        game.reset(seed=8)
+        game.step(0)
+        for expected, found in zip(alone.step(right), player.step(right), strict=True):
+            assert np.array_equal(expected, found)
+    release_object(None)  # not an object: nothing to release

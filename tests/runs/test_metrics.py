@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from noisynet.runs.files import RunDamaged
-from noisynet.runs.metrics import MetricsLog, read_metrics
+from noisynet.runs.metrics import MetricsLog, NoMetrics, read_metrics
 
 
 def test_rows_come_back_in_order_and_bytes_are_fixed(tmp_path: Path) -> None:
@@ -111,3 +111,14 @@ def test_a_row_that_cannot_be_encoded_leaves_the_file_unchanged(tmp_path: Path) 
         with pytest.raises(TypeError, match="b: expected"):
             log.append({"b": object()})
         assert log.offset() == 8
+
+
+def test_the_log_of_training_in_memory_writes_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with NoMetrics() as log:
+        log.append({"kind": "train"})
+        assert log.offset() == 0
+        log.truncate(0)
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,70 @@
+"""An agent as one safetensors file: its weights, and its configuration in the header."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from noisynet.runs.files import RunError, storage_errors, write_atomically
+from noisynet.runs.sealed import seal, unseal
+
+if TYPE_CHECKING:
+    import torch
+
+_FORMAT: Final = "noisynet agent 1"
+
+
+@dataclass(frozen=True)
+class AgentFile:
+    """A saved agent.
+
+    Attributes:
+        config: its configuration, JSON-able.
+        steps: agent steps that it was trained for.
+        tensors: its weights by name, on the CPU.
+    """
+
+    config: dict[str, Any]
+    steps: int
+    tensors: dict[str, torch.Tensor]
+
+
+def save_agent_file(path: Path, agent: AgentFile) -> None:
+    """Write an agent; an existing file is replaced once the new one is complete.
+
+    Raises:
+        StorageError: the disk cannot be written.
+    """
+    from safetensors.torch import save
+
+    tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in agent.tensors.items()}
+    header = {"format": _FORMAT, "config": agent.config, "steps": agent.steps}
+    with storage_errors("make the folder of", path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+    write_atomically(path, seal(save, tensors, header))
+
+
+def load_agent_file(path: Path) -> AgentFile:
+    """Read what `save_agent_file` wrote.
+
+    Raises:
+        RunError: it is no such file, or it is damaged.
+        StorageError: the disk cannot be read.
+    """
+    from safetensors.torch import load
+
+    expected = "expected a file that Agent.save wrote, or a run folder"
+    with storage_errors("read", path):
+        data = path.read_bytes()
+    try:
+        header = unseal(data)
+    except ValueError as error:
+        raise RunError(f"{expected}, got {path}: {error}") from error
+    if header.get("format") != _FORMAT:
+        raise RunError(
+            f"{expected}, got {path} of another format; for a checkpoint, give its run folder"
+        )
+    # Copies: safetensors does not align tensors as torch does.
+    tensors = {name: tensor.clone() for name, tensor in load(data).items()}
+    return AgentFile(header["config"], header["steps"], tensors)
