@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -49,7 +50,11 @@ def test_the_configuration_of_every_agent_is_listed(write_run: WriteRun, tmp_pat
 def test_versions_are_listed_with_the_number_of_their_runs(
     write_run: WriteRun, tmp_path: Path
 ) -> None:
-    made = {"versions": {"python": "3.12", "torch": "2.13"}, "commit": None, "machine": "here"}
+    made: dict[str, Any] = {
+        "versions": {"python": "3.12", "torch": "2.13"},
+        "commit": None,
+        "machine": "here",
+    }
     made |= {"processor": "fast", "cores": 2, "system": "Linux", "device": "cpu"}
     for seed in range(2):
         write_run("dqn", "gym/A", seed, [1.0], settings={"made_by": [made]})

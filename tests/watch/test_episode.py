@@ -113,7 +113,7 @@ def test_a_run_without_traces_is_refused(tmp_path: Path) -> None:
 def test_a_played_episode_is_a_whole_one_that_replays(noisy_run: Path) -> None:
     agent, frames = load_agent(noisy_run)
     for noise in ("on", "off"):
-        trace = play_episode(agent, frames, noise=noise)  # type: ignore[arg-type]
+        trace = play_episode(agent, frames, noise=noise)
         assert (trace.evaluation, trace.noise, len(trace.actions)) == (frames, noise, 4)
         assert replay(trace, agent, steps=1, samples=1).ended
 
