@@ -150,6 +150,7 @@ def test_restoring_drops_later_rows_and_traces_without_rows(folder: RunFolder) -
 
 def _evaluate(log: RunLog, frames: int) -> None:
     trace = Trace("deep_sea/4", 1, np.zeros(2, np.uint8), 1.0, frames, 0, "on")
+    assert log.folder is not None
     write_traces(log.folder.traces_path, frames, [trace], noise="on")
     row = {"kind": "evaluation", "frames": frames, "noise": "on", "score": 1.0}
     log.add_evaluation([row], seconds=1.0)
