@@ -227,6 +227,7 @@ class Agent(Player):
                 observers,
                 stop_at_target,
                 environment=self._source,
+                keep_replay=True,  # `learn` may be called again
             ) as run,
         ):
             running.append(run)
