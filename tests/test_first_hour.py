@@ -94,7 +94,7 @@ def test_the_first_hour(given: dict[str, list[str]]) -> None:
     assert re.search(r"^made by +python .*torch .*; commit ", shown, re.M)
     pytest.importorskip("av")
     said = run(*given["watch"]).splitlines()
-    assert re.search(r"\d+ pictures, \d+ s, score -?\d+\.\d: game\.mp4$", said[-1])
+    assert re.search(r"\d+ pictures, \d+ s, \d+\.\d MB, score -?\d+\.\d: game\.mp4$", said[-1])
     assert Path("game.mp4").stat().st_size > 0
 
 
