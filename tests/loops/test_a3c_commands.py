@@ -73,7 +73,10 @@ def test_a_run_without_a_terminal_prints_its_settings_and_evaluations(
 ) -> None:
     run, said = trained
     first, *lines = said.splitlines()
-    assert first == ("noisynet-a3c-factorised on deep_sea/4: device cpu, compute kernels, 1 thread")
+    assert first == (
+        "noisynet-a3c-factorised on deep_sea/4: device cpu, compute kernels, 1 thread, 200 frames, "
+        f"in {run}, 0.0 MB on disk"
+    )
     pattern = r"frame (10\d|200): score -?\d+\.\d\d with noise (on|off), 10 episodes"
     assert [bool(re.fullmatch(pattern, line)) for line in lines] == [True] * 4 + [False]
     assert re.fullmatch(rf"finished: 200 frames, score -?\d+\.\d\d, in {run}", lines[-1])
@@ -110,7 +113,7 @@ def test_tensorboard_has_the_curves_of_an_actor_critic(trained: tuple[Path, str]
     tags = set(accumulator.Tags()["scalars"])
     assert {f"train/{name}" for name in ("loss", "policy_loss", "value_loss", "entropy")} <= tags
     assert {"train/dropped_updates", "train/worker_deaths", "sigma/policy"} <= tags
-    assert {"evaluation/noise_on", "evaluation/noise_off"} <= tags
+    assert {"evaluation/score", "evaluation/score_noise_on", "evaluation/score_noise_off"} <= tags
 
 
 def test_rows_have_the_measures_of_rollouts(trained: tuple[Path, str]) -> None:

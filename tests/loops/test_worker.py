@@ -121,7 +121,8 @@ def test_a_worker_plays_to_its_stop_updates_the_shared_weights_and_reports(agent
     steps = [0, *(report.steps for report in reports)]
     for previous, report in zip(steps, reports, strict=False):
         assert (report.sigma is not None) == (report.steps // 20 > previous // 20)
-        assert report.measures.keys() == {"loss", "policy_loss", "value_loss", "entropy"}
+        names = {"loss", "policy_loss", "value_loss", "entropy", "gradient_norm"}
+        assert report.measures.keys() == names
     harness.worker.agent.parameters.copy_(torch.from_numpy(harness.shared.parameters))
     assert sigma_summary(harness.worker.agent.online).keys() == {
         name for report in reports for name in report.sigma or {}
