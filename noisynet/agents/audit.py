@@ -117,7 +117,7 @@ class _Replayed:
         learnt = agent.learn(batch)
         now = {name: value.clone() for name, value in after.items()}
         agent.online.load_state_dict(before)
-        _, error = agent.plain.loss(*agent.plain.columns(batch))
+        _, error, _ = agent.plain.loss(*agent.plain.columns(batch))
         agent.online.load_state_dict(now)
         self._compare(learnt.error, error)
 

@@ -183,7 +183,7 @@ class FusedUpdate:
             if role in self.roles:
                 self._noise[role].draw(self.streams.streams[role])  # ξ, ξ′ and ξ″
         columns = batch.action, batch.reward, batch.discount, batch.weight
-        loss, error = self._kernel.update(
+        loss, error, q, norm = self._kernel.update(
             self._trained,
             self._theta_minus,
             tuple(self._noise[role].array for role in _LEARNING),
@@ -194,7 +194,7 @@ class FusedUpdate:
         )
         if math.isfinite(loss):
             self._steps += 1
-        return Learnt(float(loss), error)
+        return Learnt(float(loss), error, float(q), None if math.isnan(norm) else float(norm))
 
     def _observed(self, observation: NDArray[Any]) -> Observed:
         """Images for the convolution, or vectors where there is none."""

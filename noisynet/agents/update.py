@@ -56,10 +56,19 @@ class Learnt:
         loss: the mean loss of the batch.
         error: target − Q(x, a) [B], or the KL divergence from the target for distributional agents:
             what prioritised replay goes by.
+        q_mean: the mean of Q(x, a) over the batch.
+        gradient_norm: before it is clipped; None if `max_gradient_norm` is not set.
     """
 
     loss: float
     error: NDArray[np.float32]
+    q_mean: float
+    gradient_norm: float | None = None
+
+    def measures(self) -> dict[str, float]:
+        """What the log averages."""
+        norm = {} if self.gradient_norm is None else {"gradient_norm": self.gradient_norm}
+        return {"loss": self.loss, "q_mean": self.q_mean, **norm}
 
 
 class Update(Protocol):

@@ -8,6 +8,7 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, Final, Literal
 
 import numpy as np
@@ -234,15 +235,16 @@ class PlainUpdate:
         """One update from a batch of transitions (Eq. 14, or Eqs. 15 and 16 with double Q)."""
         for role in ("online", "target", "select"):
             self.noise.resample(role)  # ξ, ξ′ and ξ″, each held over the batch
-        loss, error = self._loss(*self.columns(batch))
-        learnt = Learnt(float(loss.detach()), error.cpu().numpy())
+        loss, error, q = self._loss(*self.columns(batch))
+        learnt = Learnt(float(loss.detach()), error.cpu().numpy(), float(q))
         if not math.isfinite(learnt.loss):
             return learnt
         self.agent.optimiser.zero_grad(set_to_none=True)
         loss.backward()
         longest = self.agent.config.learning.max_gradient_norm
         if longest is not None:
-            nn.utils.clip_grad_norm_(self.parameters, longest)
+            norm = nn.utils.clip_grad_norm_(self.parameters, longest)
+            learnt = replace(learnt, gradient_norm=float(norm))
         self.agent.optimiser.step()
         return learnt
 
@@ -259,8 +261,8 @@ class PlainUpdate:
         discount: Tensor,
         y: Tensor,
         weight: Tensor,
-    ) -> tuple[Tensor, Tensor]:
-        """The mean loss of a batch, and target − Q(x, a) [B]."""
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """The mean loss of a batch, target − Q(x, a) [B], and the mean of Q(x, a)."""
         learning = self.agent.config.learning
         with torch.no_grad():
             q_y = self.networks.target(y)  # Q(y, ·, ξ′; ζ⁻)
@@ -270,7 +272,8 @@ class PlainUpdate:
             else:
                 target = losses.q_learning_target(reward, discount, q_y)  # Eq. 14
         error = losses.td_error(self.networks.online(x), action, target)  # Q(x, a, ξ; ζ)
-        return losses.mean_over_batch(_LOSSES[learning.loss](error), weight), error.detach()
+        loss = losses.mean_over_batch(_LOSSES[learning.loss](error), weight)
+        return loss, error.detach(), (target - error.detach()).mean()
 
     def categorical_loss(
         self,
@@ -280,8 +283,8 @@ class PlainUpdate:
         discount: Tensor,
         y: Tensor,
         weight: Tensor,
-    ) -> tuple[Tensor, Tensor]:
-        """The mean cross-entropy to the projected target (C51), and the KL divergence [B]."""
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """The mean cross-entropy to the projected target (C51), KL divergence [B], mean Q(x, a)."""
         online, target = self.networks.online, self.networks.target
         assert isinstance(online, CategoricalNetwork)
         assert isinstance(target, CategoricalNetwork)
@@ -294,7 +297,8 @@ class PlainUpdate:
             projected = losses.categorical_projection(reward, discount, p_y, target.atoms)
         logits = _of_action(online.logits(x), action)  # of Z(x, a, ξ; ζ) [B, N]
         loss = losses.mean_over_batch(losses.cross_entropy(projected, logits), weight)
-        return loss, losses.kl_divergence(projected, logits.detach())
+        q = losses.categorical_mean(logits.detach(), target.atoms).mean()
+        return loss, losses.kl_divergence(projected, logits.detach()), q
 
     def reload(self) -> None:
         """Nothing to do: weights, optimiser state and noise are read where they are."""

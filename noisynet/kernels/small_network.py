@@ -99,9 +99,9 @@ def optimise(trained: Any, start: Any, d: Any, adam: Any, rates: Any) -> None:
 
 
 @compiled
-def _step(trained: Any, epsilon: Any, layers: Any, steps: Any, options: Any) -> None:
-    """Clip the gradient by its norm, then one step for every parameter."""
-    gradient, scale, adam = trained.gradient, 1.0, options.adam
+def _step(trained: Any, epsilon: Any, layers: Any, steps: Any, options: Any) -> Any:
+    """Clip the gradient, then one step for every parameter; return the norm, NaN if unlimited."""
+    gradient, norm, scale, adam = trained.gradient, np.nan, 1.0, options.adam
     if options.max_gradient_norm < np.inf:
         norm = np.sqrt(_squared_norm(gradient, epsilon, layers))
         if norm > options.max_gradient_norm:
@@ -126,6 +126,7 @@ def _step(trained: Any, epsilon: Any, layers: Any, steps: Any, options: Any) -> 
                 d_sigma[i] *= d[i]  # Eq. 12
             optimise(trained, layer.weight_sigma + o * p, d_sigma, adam, rates)
         optimise(trained, layer.bias_sigma, d_sigma_b, adam, rates)
+    return norm
 
 
 @compiled
@@ -138,7 +139,7 @@ def update(
     importance weights [B]; `steps` is the number of this update, from 1.
 
     Returns:
-        The mean loss; and target − Q(x, a) [B], or the KL divergence of distributions.
+        Mean loss; target − Q(x, a) [B], or the KL divergence; mean Q(x, a); norm of the gradient.
     """
     x, y, columns = batch
     theta, atoms, (xi, xi_target, xi_select) = trained.theta, layout.atoms, noise
@@ -155,10 +156,12 @@ def update(
         loss, error, d = categorical_loss(at_x, at_y, best, columns, atoms)
     else:
         loss, error, d = q_loss(at_x, at_y, best, columns, options.threshold)
+    q, norm = expected_values(at_x, atoms), np.nan
+    mean = np.array([q[b, columns[0][b]] for b in range(len(q))]).mean()
     if np.isfinite(loss):
         _backward(trained.gradient, layout, options, x.images, passed, d)
-        _step(trained, xi, layout.layers, steps, options)
-    return loss, error
+        norm = _step(trained, xi, layout.layers, steps, options)
+    return loss, error, mean, norm
 
 
 @compiled

@@ -164,7 +164,7 @@ class OffPolicyTrainer:
 def record_tick(tick: Tick, loop: OffPolicyLoop, log: RunLog) -> None:
     """Log the updates and the episodes of a tick, and a row of metrics if it is due."""
     for learnt in tick.learnt:
-        log.add_update({"loss": learnt.loss})
+        log.add_update(learnt.measures())
     for episode in tick.finished:
         log.add_episode(episode, tick.steps)
     if log.row_is_due(tick.steps - loop.environment.num_envs, tick.steps):

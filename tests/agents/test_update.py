@@ -128,7 +128,7 @@ def test_an_update_leaves_target_weights_and_acting_noise_unchanged(name: str) -
 def describe(
     of: ValueNetworks, *, td_error: float = np.nan, loss: float = np.nan, **columns: Any
 ) -> str:
-    learnt = Learnt(loss, np.full(32, td_error, np.float32))
+    learnt = Learnt(loss, np.full(32, td_error, np.float32), 0.0)
     return describe_non_finite(learnt, make_batch(**columns), of, 7)
 
 

@@ -426,6 +426,25 @@ def test_the_gradient_is_clipped_by_its_global_norm() -> None:
     )
 
 
+@pytest.mark.parametrize("compute", ["torch", "auto"])
+@pytest.mark.parametrize("name", ["dqn", "noisynet-dueling", "rainbow"])
+def test_an_update_measures_the_mean_value_and_the_norm_of_its_gradient(
+    name: str, compute: str
+) -> None:
+    batch, still = make_batch(), "optimiser.learning_rate=1e-12"
+    agent = make(name, f"compute={compute}", "learning.max_gradient_norm=0.001", still)
+    unclipped = make(name, "compute=torch", "learning.max_gradient_norm=null", still)
+    learnt = agent.learn(batch)
+    assert unclipped.learn(batch).gradient_norm is None
+    gradients = [p.grad for p in unclipped.online.parameters() if p.grad is not None]
+    norm = nn.utils.get_total_norm(gradients)
+    assert learnt.gradient_norm == pytest.approx(float(norm), rel=1e-4)
+    with torch.no_grad():
+        q = unclipped.online(torch.from_numpy(batch.x))  # with the ξ of the update
+    taken = q.gather(1, torch.from_numpy(batch.action)[:, None])
+    assert learnt.q_mean == pytest.approx(float(taken.mean()), rel=1e-4, abs=1e-6)
+
+
 def test_sync_target_copies_weights_and_not_noise() -> None:
     agent = make("noisynet-dqn")
     play(agent, 2, start=1)

@@ -46,7 +46,7 @@ class Stub:
         self.calls.append("learn")
         self.stored_when_learning.append(self.store.count())
         self.batches.append(batch.copy())
-        return Learnt(0.0, np.arange(len(batch.action), dtype=np.float32))
+        return Learnt(0.0, np.arange(len(batch.action), dtype=np.float32), 0.0)
 
     def sync_target(self) -> None:
         self.calls.append("sync")
