@@ -206,6 +206,7 @@ def test_a_loaded_run_is_trained_for_longer() -> None:
     longer = learnt(load("run"), 60)
     assert longer.steps == 160
     assert load("run").steps == 160
+    assert same(longer.network, learnt(agent(), 160).network)  # its replay was kept
 
 
 def test_another_runs_folder_is_refused() -> None:
