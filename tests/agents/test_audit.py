@@ -353,7 +353,7 @@ def learns_without_noise(agent: ValueAgent) -> None:
         return
     loss = agent.plain._loss
 
-    def fault(*columns: Tensor) -> tuple[Tensor, Tensor]:
+    def fault(*columns: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         with noise_off(agent.online):
             return loss(*columns)
 
