@@ -64,10 +64,12 @@ def run(
     path: Path,
     environment: EnvironmentLike | None = None,
     stop: Callable[[], bool] = lambda: False,
+    keep_replay: bool = False,
 ) -> bool:
     folder = open_run_folder(path, config)
     with folder.lock():
-        return train(config, folder, stop=stop, environment=environment).finished
+        outcome = train(config, folder, stop=stop, environment=environment, keep_replay=keep_replay)
+        return outcome.finished
 
 
 def weights(path: Path, environment: EnvironmentLike | None = None) -> dict[str, torch.Tensor]:
@@ -83,7 +85,7 @@ def assert_same_runs(first: Path, second: Path, environment: EnvironmentLike | N
     for name in one:
         assert torch.equal(one[name], other[name]), name
     traces = [list_traces(path / "traces") for path in (first, second)]
-    assert len(traces[0]) == 4  # two evaluations with noise on and off
+    assert len(traces[0]) == 6  # three evaluations, one of them at the end, with noise on and off
     assert [file.path.read_bytes() for file in traces[0]] == [
         file.path.read_bytes() for file in traces[1]
     ]
@@ -167,7 +169,8 @@ def test_stacked_frames_are_stored_once(tmp_path: Path) -> None:
     for stack in (1, 4):
         path = tmp_path / str(stack)
         name = "gym/noisynet-test/SmallImage-v3"
-        run(configure(name, f"environment_options.frame_stack={stack}"), path)
+        settings = configure(name, f"environment_options.frame_stack={stack}")
+        run(settings, path, keep_replay=True)
         sizes.append((path / "replay" / "frames.bin").stat().st_size)
     assert sizes[0] <= sizes[1] < 1.2 * sizes[0]
 
@@ -205,7 +208,7 @@ def test_evaluating_an_object_does_not_change_its_training(tmp_path: Path) -> No
     game = Corridor("dict")
     run(configure(game), tmp_path / "evaluated", game)
     run(configure(game, "evaluation.period_frames=100000"), tmp_path / "trained", game)
-    assert len(list_traces(tmp_path / "evaluated" / "traces")) == 4
+    assert len(list_traces(tmp_path / "evaluated" / "traces")) == 6
     one, other = weights(tmp_path / "evaluated", game), weights(tmp_path / "trained", game)
     assert all(torch.equal(one[name], other[name]) for name in one)
 
