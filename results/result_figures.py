@@ -152,7 +152,10 @@ def learning_curves(study: StudyData) -> Figure:
         axes.set_title(f"{title}, {seeds_text(inside)}")
     for axes in grid[::columns]:
         axes.set_ylabel("evaluation score")
-    return _finish(figure, _title(study), _handles(study, shown), 4 if columns > 1 else 2)
+    title = _title(study)
+    if columns == 1:  # narrow: the panel itself names the environment
+        title = title.partition(": ")[2].capitalize()
+    return _finish(figure, title, _handles(study, shown), 4 if columns > 1 else 2)
 
 
 def curve_panel(axes: Axes, study: StudyData, runs: Sequence[RunData]) -> None:
