@@ -222,7 +222,7 @@ def test_twelve_kills_at_random_times_leave_no_trace_in_rainbow(
     record_property("landed", dict(landed))
     _finish(bench, command)
     found, expected = bench.remains(tmp_path / "run"), bench.reference("rainbow", *more)
-    record_property("sha256", found["tensors.safetensors"])
+    record_property("sha256", found[f"{1200:012}.safetensors"])
     assert found == expected
     assert landed.total() == 12
     assert {"stepping", "evaluating", "checkpointing"} <= set(landed), landed
