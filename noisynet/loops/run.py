@@ -105,6 +105,7 @@ class Run:
             self._evaluate_if_due()  # the run may have been killed before its last evaluation
             with closing(self.trainer.advance(self.stop)) as progress:
                 for _ in progress:
+                    self.log.progress(self.steps)
                     self._evaluate_if_due()
                     if self.trainer.checkpoint_is_due:
                         self.checkpoint()
@@ -152,6 +153,7 @@ class Run:
 
     def _poll_and_stop(self) -> bool:
         self.trainer.poll()
+        self.log.progress(self.steps, evaluating=True)
         return self.stop()
 
     # --- checkpoints -----------------------------------------------------------------------------

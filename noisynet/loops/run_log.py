@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 import numpy as np
 
@@ -16,12 +16,17 @@ from noisynet.runs.files import storage_errors
 if TYPE_CHECKING:
     from noisynet.evaluation import EvaluationResult
 
+_PROGRESS_SECONDS: Final = 1.0
+
 
 class Observer:
     """Follows a run without changing it; override what you need."""
 
     def started(self, frames: int) -> None:
         """Training starts, or resumes from a checkpoint at `frames`; called first."""
+
+    def progressed(self, frames: int, steps_per_second: float | None) -> None:
+        """About once a second; the speed is None during an evaluation."""
 
     def logged(self, row: dict[str, Any], steps_per_second: float) -> None:
         """A row of training metrics was written."""
@@ -63,6 +68,7 @@ class RunLog:
         self._lengths: list[int] = []
         self._finished_episodes = 0
         self._clock = (time.monotonic(), 0)
+        self._progressed_at = 0.0
 
     def start(self, steps: int) -> None:
         """Tell the observers that training starts at `steps`."""
@@ -72,6 +78,15 @@ class RunLog:
     def restart_clock(self, steps: int) -> None:
         """Exclude the time until now from the training speed."""
         self._clock = (time.monotonic(), steps)
+
+    def progress(self, steps: int, *, evaluating: bool = False) -> None:
+        """Tell the observers where the run is, if a second has passed; called at every step."""
+        now, (then, steps_then) = time.monotonic(), self._clock
+        if now - self._progressed_at < _PROGRESS_SECONDS:
+            return
+        self._progressed_at = now
+        speed = None if evaluating else (steps - steps_then) / max(1e-9, now - then)
+        self._notify(lambda observer: observer.progressed(steps * self.frames_per_step, speed))
 
     def message(self, text: str) -> None:
         """Show a message to the user."""
