@@ -68,12 +68,17 @@ class RunLog:
         self._lengths: list[int] = []
         self._finished_episodes = 0
         self._clock = (time.monotonic(), 0)
-        self._progressed_at = 0.0
+        self._stepped_at = self._progressed_at = 0.0
 
     def start(self, steps: int) -> None:
         """Tell the observers that training starts at `steps`."""
+        self._stepped_at = time.monotonic()
         self._notify(lambda observer: observer.started(steps * self.frames_per_step))
         self.restart_clock(steps)
+
+    def idle_seconds(self) -> float:
+        """The time since the last step of training or of an evaluation."""
+        return time.monotonic() - self._stepped_at
 
     def restart_clock(self, steps: int) -> None:
         """Exclude the time until now from the training speed."""
@@ -82,6 +87,7 @@ class RunLog:
     def progress(self, steps: int, *, evaluating: bool = False) -> None:
         """Tell the observers where the run is, if a second has passed; called at every step."""
         now, (then, steps_then) = time.monotonic(), self._clock
+        self._stepped_at = now
         if now - self._progressed_at < _PROGRESS_SECONDS:
             return
         self._progressed_at = now
