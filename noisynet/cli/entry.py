@@ -30,4 +30,4 @@ def _open_closed_streams() -> None:
             os.fstat(descriptor)
         except OSError:
             os.open(os.devnull, os.O_RDWR)  # takes the lowest number, which is this one
-            setattr(sys, name, open(descriptor, mode, encoding="utf-8"))  # noqa: SIM115
+            setattr(sys, name, open(descriptor, mode, encoding="utf-8"))  # noqa: SIM115, PTH123

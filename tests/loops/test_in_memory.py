@@ -9,7 +9,7 @@ import torch
 
 from noisynet.agents import ValueAgent
 from noisynet.config import build_config
-from noisynet.envs import make_environment
+from noisynet.envs import EnvironmentFailed, make_environment
 from noisynet.loops import Observer
 from noisynet.loops.in_memory import MemoryRun
 
@@ -103,5 +103,5 @@ def test_an_error_of_the_environment_is_raised(monkeypatch: pytest.MonkeyPatch) 
         raise ValueError("broken")
 
     monkeypatch.setattr(run.loop.environment, "_recv", fail)
-    with pytest.raises(ValueError, match="broken"):
+    with pytest.raises(EnvironmentFailed, match="deep_sea/4 failed in step: ValueError: broken"):
         run.train(10, 10)
