@@ -9,29 +9,14 @@ import typer
 
 from noisynet.cli.messages import fail, failing, show, show_table
 from noisynet.cli.options import Agent, Environment, Preset
-from noisynet.config import AGENT_SPECS, AgentSpec, ConfigError
+from noisynet.config import AGENT_SPECS, ConfigError
 from noisynet.envs.names import FAMILIES, suggestion
 
 
 def agents() -> None:
     """List the agents: what they learn, and how they explore."""
-    rows = [(spec.name, _learns(spec), _explores(spec)) for spec in AGENT_SPECS.values()]
+    rows = [(spec.name, spec.learns, spec.explores_by) for spec in AGENT_SPECS.values()]
     show_table(("agent", "learns", "explores by"), rows)
-
-
-def _learns(spec: AgentSpec) -> str:
-    if spec.family == "actor-critic":
-        return "policy and value, in parallel processes"
-    if spec.categorical is None:
-        return "distributions, dueling, double, n-step, prioritised replay"
-    values = "distributions over returns" if spec.categorical else "Q-values"
-    return f"dueling {values}, double" if spec.dueling else values
-
-
-def _explores(spec: AgentSpec) -> str:
-    if spec.noise:
-        return f"{spec.noise} noise on its weights"
-    return "entropy bonus" if spec.family == "actor-critic" else "epsilon-greedy actions"
 
 
 def envs(

@@ -41,6 +41,23 @@ class AgentSpec:
         """Whether it explores by noise on its weights."""
         return self.noise is not None
 
+    @property
+    def learns(self) -> str:
+        """What it learns, for a list of agents."""
+        if self.family == "actor-critic":
+            return "policy and value, in parallel processes"
+        if self.categorical is None:
+            return "distributions, dueling, double, n-step, prioritised replay"
+        values = "distributions over returns" if self.categorical else "Q-values"
+        return f"dueling {values}, double" if self.dueling else values
+
+    @property
+    def explores_by(self) -> str:
+        """How it explores, for a list of agents."""
+        if self.noise:
+            return f"{self.noise} noise on its weights"
+        return "entropy bonus" if self.family == "actor-critic" else "epsilon-greedy actions"
+
     def changed(self, **fields: Any) -> AgentSpec | None:
         """The agent that differs from this one in these fields only; None if it has no name."""
         wanted = replace(self, **fields)
