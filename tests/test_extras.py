@@ -1,4 +1,4 @@
-"""Missing optional packages are named with the pip line; modules of the current folder are found."""
+"""Missing packages are named with the pip line; modules of the current folder are found."""
 
 from __future__ import annotations
 

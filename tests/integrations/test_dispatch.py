@@ -53,7 +53,7 @@ def test_a_function_may_return_a_module_a_tuple_or_a_mapping() -> None:
     options = {"target": NoisyLinear(4, 3), "contract": "update"}
     assert audit_arguments({"module": network, **options}) == (network, options)
     for wrong in ((), (network, print, print, print, print), {"act": print}, "agent"):
-        with pytest.raises(TypeError, match="expected an nn.Module"):
+        with pytest.raises(TypeError, match=r"expected an nn\.Module"):
             audit_arguments(wrong)
 
 
