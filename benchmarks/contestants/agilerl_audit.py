@@ -23,14 +23,17 @@ data = np.random.default_rng(0)
 
 
 def observations(count: int) -> np.ndarray:
+    """Random observations."""
     return data.standard_normal((count, 4), dtype=np.float32)
 
 
 def act() -> None:
+    """Take one action."""
     agent.get_action(observations(1))
 
 
 def learn() -> None:
+    """Make one update."""
     batch = {
         "obs": torch.from_numpy(observations(BATCH)),
         "action": torch.randint(2, (BATCH, 1)),

@@ -25,6 +25,7 @@ tree = ast.parse((folder / "cleanrl" / "rainbow_atari.py").read_text())
 
 
 def compiled(statements: list[ast.stmt]) -> CodeType:
+    """Statements of the script, to be executed."""
     return compile(ast.Module(statements, []), "rainbow_atari.py", "exec")
 
 
@@ -51,6 +52,7 @@ data = np.random.default_rng(0)
 
 
 def frames() -> np.ndarray:
+    """Four random frames."""
     return data.integers(0, 256, (1, *FRAMES), dtype=np.uint8)
 
 
@@ -69,6 +71,7 @@ script |= {
 
 
 def act() -> None:
+    """Take one action."""
     script["obs"] = frames()
     exec(compiled(acting), script)
 

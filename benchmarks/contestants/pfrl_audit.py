@@ -41,16 +41,19 @@ waiting = False
 
 
 def observation() -> np.ndarray:
+    """A random observation."""
     return data.standard_normal(INPUTS, dtype=np.float32)
 
 
 def observe() -> None:
+    """Store the last transition; every fourth time, learn."""
     global waiting
     agent.observe(observation(), float(data.standard_normal()), False, False)
     waiting = False
 
 
 def act() -> None:
+    """Take one action."""
     global waiting
     if waiting:
         observe()
@@ -59,6 +62,7 @@ def act() -> None:
 
 
 def evaluate() -> None:
+    """Act as in an evaluation."""
     with agent.eval_mode():
         for _ in range(5):
             agent.act(observation())

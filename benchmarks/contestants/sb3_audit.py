@@ -22,6 +22,7 @@ class GatedLinear(NoisyLinear):
     """Uses noise in train mode only."""
 
     def forward(self, x):
+        """Use the current sample in train mode, else the means."""
         if self.training:
             return super().forward(x)
         return nn.functional.linear(x, self.weight_mu, self.bias_mu)
@@ -31,6 +32,7 @@ class ResamplingLinear(GatedLinear):
     """Also resamples in every noisy pass: the library does not call `resample_noise`."""
 
     def forward(self, x):
+        """Resample before noise is used."""
         if self.training:
             self.resample_noise()
         return super().forward(x)
@@ -40,6 +42,7 @@ class GatedPolicy(DQNPolicy):
     """The library's policy with gated layers."""
 
     def make_q_net(self):
+        """Replace its linear layers."""
         network = super().make_q_net()
         for index, layer in enumerate(network.q_net):
             if isinstance(layer, nn.Linear):

@@ -26,16 +26,19 @@ optimiser = torch.optim.Adam(loss.parameters(), 1e-4)
 
 
 def observations(*shape: int) -> TensorDict:
+    """Random observations."""
     return TensorDict({"observation": torch.randn(*shape, INPUTS, generator=generator)}, shape)
 
 
 @torch.no_grad()
 def act(exploration: ExplorationType) -> None:
+    """Take one action."""
     with set_exploration_type(exploration):  # RANDOM in its collectors
         actor(observations(1))
 
 
 def learn() -> None:
+    """Make one update."""
     following = observations(BATCH)
     following["reward"] = torch.randn(BATCH, 1)
     for key in ("done", "terminated"):
