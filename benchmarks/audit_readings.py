@@ -51,8 +51,7 @@ _DQN_ZOO: Final = (
     Check(
         checks.MOMENTS,
         False,
-        "normals truncated to ±2 (networks.py:143): the variance of a weight's noise is 0.52 "
-        "instead of 0.64",
+        "normals truncated to ±2 (networks.py:143): f(ε) has a variance of 0.72 instead of 0.80",
     ),
     Check(checks.STRUCTURE, True, "factorised (networks.py:172-176)"),
     Check(checks.SCALE, True, "one constant for both (networks.py:157-165)"),

@@ -235,11 +235,11 @@ def failed(entry: Report | None) -> str:
 
 def audit_heads(libraries: Mapping[str, Report]) -> list[str]:
     """A heading for each library; those that were read have an asterisk."""
-    return [
-        f"{name} {found['version'] if name != 'noisynet' else ''}".strip()
-        + "*" * ("layer" not in found)
-        for name, found in libraries.items()
+    heads = [
+        name if name == "noisynet" else f"{name} {libraries[name]['version']}" for name in libraries
     ]
+    read = ["layer" not in found for found in libraries.values()]
+    return [head + r"\*" * mark for head, mark in zip(heads, read, strict=True)]
 
 
 def audit_brief(report: Report) -> list[str]:
@@ -272,17 +272,13 @@ def audit(report: Report) -> list[str]:
 
 def audit_evidence(report: Report) -> list[str]:
     """What was audited of each library, and the evidence of what failed."""
+    libraries = report["libraries"]
     found = []
-    for head, library in zip(
-        audit_heads(report["libraries"]), report["libraries"].values(), strict=True
-    ):
+    for head, library in zip(audit_heads(libraries), libraries.values(), strict=True):
         agent = library["agent"]
-        lines = [f"**{head}**, {agent['name']}: {agent['driven']}."]
-        lines += [
-            f"- {check['question']}: {shortened(check['evidence'])}"
-            for check in agent["checks"]
-            if check["passed"] is False
-        ]
+        found.append(f"**{head}**, {agent['name']}: {agent['driven']}.")
+        failures = [check for check in agent["checks"] if check["passed"] is False]
+        lines = [f"- {check['question']}: {shortened(check['evidence'])}" for check in failures]
         found.append("\n".join(lines))
     return found
 

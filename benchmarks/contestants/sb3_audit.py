@@ -61,7 +61,8 @@ hand_over(
     ),
     agent=(
         "`DQN` with that layer",
-        "the layer resamples in every noisy pass; acts by `policy.predict`, learns by `model.train`; noise is due before every action",
+        "the layer resamples in every noisy pass; acts by `policy.predict`, learns by "
+        "`model.train`; noise is due before every action",
         audit(model),
     ),
 )
