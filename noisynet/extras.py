@@ -35,15 +35,10 @@ def import_extra(module: str, name: str) -> ModuleType:
 
 
 def import_own(module: str, expected: str, given: str) -> ModuleType:
-    """Import a module of the current folder, or an installed one.
+    """Import a module of the current folder, or an installed one, that the user named in `given`.
 
     The folder is searched whichever way Python was started. It comes last on the path, so that a
-    file there hides nothing that is installed.
-
-    Args:
-        module: its name.
-        expected: the form of what the user wrote, such as "gym/<module>:<id>".
-        given: what the user wrote.
+    file there hides nothing that is installed. Messages say which form of `given` was expected.
 
     Raises:
         ValueError: the module does not exist.

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -10,22 +11,9 @@ if TYPE_CHECKING:
     from noisynet.audit import NoiseReport
 
 
-class NoiseAudit(Protocol):
-    """Audits an agent; see `noise_audit`."""
-
-    def __call__(self, agent: Any, **options: Any) -> NoiseReport:
-        """Return the report of an agent that keeps the noise contract, else fail the test."""
-
-
 @pytest.fixture
-def noise_audit() -> NoiseAudit:
-    """A function with the arguments of `noisynet.check_noise` that fails the test with the report.
-
-    ```python
-    def test_agent(noise_audit):
-        noise_audit(module, act=act, learn=learn)
-    ```
-    """
+def noise_audit() -> Callable[..., NoiseReport]:
+    """Audits an agent, as `noisynet.check_noise`; a failed question fails the test."""
 
     def audit(agent: Any, **options: Any) -> NoiseReport:
         from noisynet.integrations import check_noise  # torch, only where the fixture is used

@@ -43,12 +43,10 @@ def audit(
 
     Exits with 1 if a check fails, and with 2 if the agent cannot be audited.
     """
-    if ":" not in agent:
-        report = _audit_configured(agent, environment, settings)
-    elif settings:
+    if settings and ":" in agent:
         fail(f"--set is for agents of noisynet, got {agent}", code=2)
-    else:
-        report = _audit_other(agent, trust)
+    own = ":" not in agent
+    report = _audit_configured(agent, environment, settings) if own else _audit_other(agent, trust)
     show(json.dumps(report.to_dict(), indent=2, ensure_ascii=False) if as_json else str(report))
     if not report.passed:
         raise typer.Exit(1)
@@ -65,20 +63,20 @@ def _audit_configured(agent: str, environment: str, settings: list[str] | None) 
 
 def _audit_other(name: str, trust: bool) -> NoiseReport:
     """Audit an agent of another library, or one that a function makes."""
-    from noisynet import integrations
+    from noisynet.integrations import dispatch
 
     library, _, path = name.partition(":")
     is_name = all(part.isidentifier() for part in path.split("."))
-    if library in integrations.LIBRARIES or (path and not is_name):
+    if library in dispatch.LIBRARIES or (path and not is_name):
         return _audit_file(library, Path(path), trust)
     with failing(ValueError, ImportError, code=2):
-        function = integrations.find_function(name)
+        function = dispatch.find_function(name)
     with _reporting_errors_of(name):
         made = function()
     with failing(ValueError, TypeError, ImportError, code=2):
-        agent, options = integrations.audit_arguments(made)
+        agent, options = dispatch.audit_arguments(made)
     with _reporting_errors_of(name):
-        return integrations.check_noise(agent, **options)
+        return dispatch.check_noise(agent, **options)
 
 
 @contextmanager

@@ -74,7 +74,8 @@ def find_function(name: str) -> Callable[[], object]:
     try:
         function: Callable[[], object] = attrgetter(path)(imported)
     except AttributeError:
-        own = [key for key, value in vars(imported).items() if inspect.isfunction(value)]
+        functions = inspect.getmembers(imported, inspect.isfunction)
+        own = [key for key, value in functions if value.__module__ == imported.__name__]
         raise ValueError(
             f"expected a function of {module} after the colon, got {path!r}; it has "
             f"{', '.join(own) or 'no functions'}"
@@ -95,7 +96,8 @@ def audit_arguments(made: object) -> tuple[Any, dict[str, Any]]:
         TypeError: it is none of these, or an option is unknown.
         ValueError: the module has no noisy layers.
     """
-    agent, options = made, {}
+    agent: Any = made
+    options: dict[str, Any] = {}
     if isinstance(made, Mapping):
         options = dict(made)
         agent = options.pop("module", None)

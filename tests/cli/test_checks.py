@@ -84,7 +84,7 @@ def test_a_failed_question_exits_1_and_json_is_for_programs(own: Callable[..., A
 @pytest.mark.parametrize(
     ("function", "told"),
     [
-        ("make_it", "expected a function of audited_module after the colon, got 'make_it'; it has"),
+        ("make_it", "of audited_module after the colon, got 'make_it'; it has act, forgetful,"),
         ("", "after the colon, got ''"),
         ("constant", "expected a function, got audited_module:constant, a int"),
         ("nothing", "expected an nn.Module, a Stable-Baselines3 model"),

@@ -13,8 +13,8 @@ import noisynet
 from noisynet import NoisyLinear, check_noise
 from noisynet.audit import checks
 from noisynet.cli import app
-from noisynet.integrations import LIBRARIES, audit_arguments, load_agent
-from noisynet.integrations.dispatch import load_saved
+from noisynet.integrations import LIBRARIES, load_agent
+from noisynet.integrations.dispatch import audit_arguments, load_saved
 
 
 def test_a_network_is_audited_as_such() -> None:
