@@ -1,4 +1,4 @@
-"""The pages of docs/: their code runs, their commands exist, and they make a site without warnings."""
+"""The pages of docs/: their code runs, their commands exist, they make a site without warnings."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import typer
 from noisynet.cli import app
 
 ROOT = Path(__file__).parents[1]
-PAGES = sorted(path for path in (ROOT / "docs").rglob("*.md")) + [ROOT / "README.md"]
+PAGES = [*sorted((ROOT / "docs").rglob("*.md")), ROOT / "README.md"]
 ELSEWHERE = {"python.md", "README.md"}  # tests/test_python_documentation.py
 SHORTER = {  # so that a test takes seconds
     "50_000": "300",
@@ -34,7 +34,9 @@ from torch import nn
 from noisynet import NoisyLinear, resample_noise
 import torch
 env = GymEnv("CartPole-v1")
-q_network, target_network = (nn.Sequential(NoisyLinear(3, 4), nn.ReLU(), NoisyLinear(4, 2)) for _ in "ab")
+def make():
+    return nn.Sequential(NoisyLinear(3, 4), nn.ReLU(), NoisyLinear(4, 2))
+q_network, target_network = make(), make()
 selector = None
 def act():
     resample_noise(q_network)
