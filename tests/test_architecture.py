@@ -40,6 +40,7 @@ MAY_IMPORT = {
     "experiments": {"envs", "extras", "runs", "config", "lazy"},
     "reports": {"envs", "extras", "lazy", "runs", "paper"},
     "integrations": {"audit", "extras", "layers"},
+    "dashboard": {"reports", "runs"},
     "config": {"paper", "envs"},
     "callbacks": {"loops"},
     "player": {

@@ -1,0 +1,222 @@
+"""What the page shows, as JSON: the list of runs, one run, and agents compared.
+
+A view is a dictionary of named parts. A part is sent again only when it has changed.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from noisynet.dashboard.read_runs import Runs, Samples, WatchedRun
+from noisynet.reports.agents import AGENTS, NOT_SETTINGS, STYLES, settings_difference
+from noisynet.runs import RunError
+from noisynet.runs.encoding import flatten
+
+Floats = NDArray[np.float64]
+
+GRID_POINTS: Final = 300
+_HIDDEN: Final = frozenset(NOT_SETTINGS) - {"environment_options", "max_episode_frames"}
+_OTHER_COLOUR: Final = "#666666"
+_LAYER_COLOURS: Final = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
+
+
+def runs_view(runs: Runs) -> dict[str, Any]:
+    """One row for each run."""
+    return {key: _row(run) for key, run in runs.by_key.items()}
+
+
+def _row(run: WatchedRun) -> dict[str, Any]:
+    header = run.header
+    return {
+        "name": run.name,
+        "agent": header.agent if header else "",
+        "environment": header.environment if header else "",
+        "seed": header.seed if header else None,
+        "state": run.state,
+        "reason": run.error or run.status.reason,
+        "frames": run.frames,
+        "of": header.frames if header else None,
+        "speed": _newest_speed(run),
+        "left": _seconds_left(run),
+        "score": _finite(run.score),
+        "disk": run.disk_bytes,
+        "owner": f"process {run.owner.pid} on {run.owner.host}" if run.owner else "",
+        "changed": round(run.changed_at),
+    }
+
+
+def _newest_speed(run: WatchedRun) -> float | None:
+    speeds = run.clock.columns.get("steps per second", ())
+    known = [speed for speed in speeds[-5:] if math.isfinite(speed)]  # evaluations have none
+    return _finite(known[-1]) if known and run.state == "running" else None
+
+
+def _seconds_left(run: WatchedRun) -> float | None:
+    """The time left, evaluations included, at the speed of the later half of the run."""
+    x, hours = run.clock.x, run.clock.columns.get("hours", ())
+    if run.state != "running" or run.header is None or len(x) < 2:
+        return None
+    middle = len(x) // 2 if len(x) > 4 else 0
+    frames, spent = x[-1] - x[middle], hours[-1] - hours[middle]
+    left = max(0, run.header.frames - run.frames)
+    return round(3600 * spent / frames * left) if frames > 0 else None
+
+
+def _finite(value: float) -> float | None:
+    return float(f"{value:.5g}") if math.isfinite(value) else None
+
+
+# --- one run -------------------------------------------------------------------------------------
+
+
+def run_view(run: WatchedRun) -> dict[str, Any]:
+    """One run: its row, charts, settings and log."""
+    training, clock, agent = run.training, run.clock, run.header.agent if run.header else ""
+    scores = {
+        f"noise {mode}" if len(run.evaluations) > 1 else "score": (found, "score")
+        for mode, found in sorted(run.evaluations.items(), reverse=True)
+    }
+    colours = (_colour(agent), "#555555")
+    sigma = {name: (training, name) for name in training.columns if name.startswith("Σ̄")}
+    return {
+        "row": _row(run),
+        "score": _chart("Score of evaluations", scores, colours),
+        "return": _chart("Mean return of 100 episodes", {"return": (training, "return")}, colours),
+        "loss": _chart("Loss", {"loss": (training, "loss")}, colours),
+        "sigma": _chart("Σ̄ by layer", sigma, _LAYER_COLOURS),
+        "speed": _chart("Steps per second", {"steps/s": (clock, "steps per second")}, colours),
+        "settings": [[key, json.dumps(value)] for key, value in flatten(run.config).items()],
+        "made_by": [[key, json.dumps(v)] for one in run.made_by for key, v in flatten(one).items()],
+        "log": _log(run),
+    }
+
+
+def _log(run: WatchedRun) -> str:
+    try:
+        return run.log_tail()
+    except RunError as error:
+        return str(error)
+
+
+def _chart(
+    title: str, series: Mapping[str, tuple[Samples, str]], colours: Sequence[str]
+) -> dict[str, Any]:
+    """A chart of one or more series over the union of their frames."""
+    grid = np.unique(np.concatenate([np.empty(0), *(samples.x for samples, _ in series.values())]))
+    lines = []
+    for index, (name, (samples, column)) in enumerate(series.items()):
+        values = np.full(len(grid), np.nan)
+        values[np.searchsorted(grid, samples.x)] = samples.columns.get(column, math.nan)
+        if np.isfinite(values).any():
+            colour = colours[index % len(colours)]
+            lines.append({"name": name, "colour": colour, "y": _rounded(values)})
+    return {"title": title, "unit": "frames", "x": _rounded(grid, 12), "lines": lines}
+
+
+def _rounded(values: Iterable[float], digits: int = 5) -> list[float | None]:
+    return [float(f"{v:.{digits}g}") if math.isfinite(v) else None for v in values]
+
+
+def _colour(agent: str) -> str:
+    return STYLES[agent].colour if agent in STYLES else _OTHER_COLOUR
+
+
+# --- agents compared -----------------------------------------------------------------------------
+
+
+def compare_view(runs: Runs, environment: str, noise: str, unit: str) -> dict[str, Any]:
+    """The agents of one environment: the mean over seeds, and the range.
+
+    Args:
+        runs: all of them.
+        environment: its name; the first one if there is no such environment.
+        noise: evaluations with noise "on" or "off"; agents without noise have only one mode.
+        unit: of the x axis, "frames" or "hours" of training and evaluation.
+    """
+    readable = [run for run in runs.by_key.values() if run.header is not None]
+    names = sorted({run.header.environment for run in readable if run.header})
+    chosen = environment if environment in names else next(iter(names), "")
+    groups = _groups([run for run in readable if run.header and run.header.environment == chosen])
+    curves = {
+        name: [curve for run in group if (curve := _curve(run, noise, unit)) is not None]
+        for name, group in groups.items()
+    }
+    points = [x for found in curves.values() for x, _ in found]
+    grid = np.unique(np.concatenate([np.empty(0), *points]))
+    if unit == "hours" or len(grid) > GRID_POINTS:  # seeds do not share their hours
+        grid = np.linspace(0.0, grid[-1], GRID_POINTS) if len(grid) else grid
+    lines, table, used = [], [], Counter[str]()
+    for name, group in groups.items():
+        agent = group[0].header.agent if group[0].header else ""
+        used[agent] += 1
+        style = {"name": name, "colour": _colour(agent), "dash": used[agent] - 1}
+        on_grid = [np.interp(grid, x, y, left=np.nan, right=np.nan) for x, y in curves[name]]
+        if on_grid:
+            stacked = np.array(on_grid)
+            known = ~np.isnan(stacked).all(axis=0)
+            mean, low, high = (np.full(len(grid), np.nan) for _ in range(3))
+            for target, function in ((mean, np.nanmean), (low, np.nanmin), (high, np.nanmax)):
+                target[known] = function(stacked[:, known], axis=0)
+            bounds = {"low": _rounded(low), "high": _rounded(high)} if len(on_grid) > 1 else {}
+            lines.append({**style, "y": _rounded(mean), **bounds})
+        table.append({**style, **_summary(group, [y for _, y in curves[name]])})
+    title = f"{chosen}: mean and range over seeds"
+    x = _rounded(grid, 12 if unit == "frames" else 5)
+    return {
+        "environments": names,
+        "chosen": chosen,
+        "chart": {"title": title, "unit": unit, "x": x, "lines": lines},
+        "table": table,
+    }
+
+
+def _groups(runs: Sequence[WatchedRun]) -> dict[str, list[WatchedRun]]:
+    """Runs by agent, and by the settings in which they differ; in the order of the report."""
+    found: dict[str, list[WatchedRun]] = {}
+    agents = {run.header.agent for run in runs if run.header}
+    for agent in sorted(agents, key=lambda a: (AGENTS.index(a) if a in AGENTS else 99, a)):
+        of_agent = [run for run in runs if run.header and run.header.agent == agent]
+        settings = [_settings(run) for run in of_agent]
+        kinds = Counter(tuple(sorted(one.items())) for one in settings)
+        common = dict(kinds.most_common(1)[0][0])
+        title = STYLES[agent].title if agent in STYLES else agent
+        for run, own in zip(of_agent, settings, strict=True):
+            variant = settings_difference(own, common)
+            found.setdefault(f"{title} [{variant}]" if variant else title, []).append(run)
+    return found
+
+
+def _settings(run: WatchedRun) -> dict[str, str]:
+    kept = {key: value for key, value in run.config.items() if key not in _HIDDEN}
+    return {key: json.dumps(value) for key, value in flatten(kept).items()}
+
+
+def _curve(run: WatchedRun, noise: str, unit: str) -> tuple[Floats, Floats] | None:
+    """The evaluations of a run, [K] and [K], with x increasing; None if it has none."""
+    samples = run.evaluations.get(noise) or next(iter(run.evaluations.values()), None)
+    if samples is None or (unit == "hours" and not run.clock.x):
+        return None
+    x, y = np.array(samples.x), np.array(samples.columns["score"])
+    if unit == "hours":
+        x = np.interp(x, run.clock.x, run.clock.columns["hours"])
+    x, first = np.unique(x[np.isfinite(y)], return_index=True)
+    return (x, y[np.isfinite(y)][first]) if len(x) else None
+
+
+def _summary(group: Sequence[WatchedRun], scores: Sequence[Floats]) -> dict[str, Any]:
+    last = [float(y[-1]) for y in scores]
+    best = [float(y.max()) for y in scores]
+    return {
+        "seeds": len(group),
+        "frames": min(run.frames for run in group),
+        "last": _finite(float(np.mean(last))) if last else None,
+        "best": _finite(float(np.mean(best))) if best else None,
+        "states": dict(Counter(run.state for run in group)),
+    }
