@@ -191,7 +191,7 @@ const runsView = () => {
 
 // --- one run -----------------------------------------------------------------------------------------
 
-const pairs = (rows, caption) => element("details", {}, element("summary", {}, caption), element("div", { class: "scroll" },
+const pairs = (rows, caption) => element("details", {}, element("summary", {}, caption), element("div", { class: "scroll", role: "region", tabindex: 0, "aria-label": caption },
   element("table", { class: "settings" }, element("tbody", {}, ...rows.map(([key, value]) =>
     element("tr", {}, element("th", { scope: "row" }, key), element("td", {}, value)))))));
 

@@ -319,6 +319,8 @@ class WatchedRun:
             return
         self.seconds += seconds
         self.longest_seconds = max(self.longest_seconds, seconds)
+        if row.get("kind") != "train":
+            return  # its seconds count before the next training row
         self.clock.drop_from(frames)  # a resumed run repeats frames, and its time goes on
         if self.clock.wants_next():
             speed = row.get("steps_per_second")

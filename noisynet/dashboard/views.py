@@ -53,9 +53,8 @@ def _row(run: WatchedRun) -> dict[str, Any]:
 
 
 def _newest_speed(run: WatchedRun) -> float | None:
-    speeds = run.clock.columns.get("steps per second", ())
-    known = [speed for speed in speeds[-5:] if math.isfinite(speed)]  # evaluations have none
-    return _finite(known[-1]) if known and run.state == "running" else None
+    speeds = run.clock.columns.get("steps per second")
+    return _finite(speeds[-1]) if speeds and run.state == "running" else None
 
 
 def _seconds_left(run: WatchedRun) -> float | None:

@@ -114,19 +114,18 @@ class Browser:
 
     def press(self, key: str) -> None:
         """Press and release a key, as a person at the keyboard does."""
-        codes = {
-            **{"Enter": (13, "\r"), "Tab": (9, ""), " ": (32, " ")},
-            **{"Escape": (27, ""), "ArrowLeft": (37, ""), "ArrowRight": (39, "")},
-        }
+        codes = {"Enter": (13, "\r"), "Tab": (9, ""), " ": (32, " "), "Escape": (27, "")}
+        codes |= {"ArrowLeft": (37, ""), "ArrowRight": (39, "")}
         code, text = codes[key]
         common = {"key": key, "windowsVirtualKeyCode": code}
         self.call("Input.dispatchKeyEvent", type="keyDown", text=text, **common)
         self.call("Input.dispatchKeyEvent", type="keyUp", **common)
 
     def wait_for(self, expression: str, seconds: float = 60.0) -> Any:
-        """The value of a JavaScript expression, as soon as it is true."""
+        """The value of a JavaScript expression, as soon as it is true; an element is just true."""
         deadline = time.monotonic() + seconds
-        while not (value := self.evaluate(expression)):
+        code = f"((found) => found instanceof Node || found)({expression})"
+        while not (value := self.evaluate(code)):
             if time.monotonic() > deadline:
                 raise AssertionError(f"{expression} was not true within {seconds} seconds")
             time.sleep(0.05)
