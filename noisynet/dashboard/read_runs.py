@@ -15,7 +15,7 @@ import time
 from array import array
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from pydantic import BaseModel, Field, ValidationError
 
@@ -32,6 +32,7 @@ _LOG_BYTES: Final = 8192
 _SEARCH_SECONDS: Final = 5.0
 _DISK_SECONDS: Final = 60.0
 _SILENT_SECONDS: Final = 120.0
+_Row = TypeVar("_Row")
 _TRAIN: Final = b'{"kind":"train"'
 _EVALUATION: Final = b'{"kind":"evaluation"'
 
@@ -88,22 +89,23 @@ class Samples:
         self.columns: dict[str, array[float]] = {}
         self._rows, self._every = 0, 1
 
-    def wants_next(self) -> bool:
-        """Count a row; return whether it is one of those that are kept."""
-        self._rows += 1
-        return (self._rows - 1) % self._every == 0
+    def pick(self, rows: Sequence[_Row]) -> Sequence[_Row]:
+        """Count rows; return those to add, so that only these have to be decoded."""
+        while (self._rows + len(rows)) // self._every >= 2 * POINTS:
+            self.x, self._every = self.x[::2], 2 * self._every
+            self.columns = {name: column[::2] for name, column in self.columns.items()}
+        first = -self._rows % self._every
+        self._rows += len(rows)
+        return rows[first :: self._every]
 
     def add(self, x: float, values: Mapping[str, Any]) -> None:
-        """Keep a row; values that are no numbers count as missing."""
+        """Add a picked row; values that are no numbers count as missing."""
         for name in values:
             if name not in self.columns:
                 self.columns[name] = array("d", [math.nan] * len(self.x))
         self.x.append(x)
         for name, column in self.columns.items():
             column.append(number(values.get(name)))
-        if len(self.x) >= 2 * POINTS:
-            self.x, self._every = self.x[::2], 2 * self._every
-            self.columns = {name: column[::2] for name, column in self.columns.items()}
 
     def drop_from(self, x: float) -> None:
         """Drop the points at `x` and later."""
@@ -114,8 +116,9 @@ class Samples:
 
 def number(value: Any) -> float:
     """A number of a log as float; NaN for anything else."""
-    plain = isinstance(value, int | float) and not isinstance(value, bool)
-    return float(value) if plain and abs(value) < 1e300 else math.nan
+    if type(value) is float:
+        return value
+    return float(value) if type(value) is int and abs(value) < 1e300 else math.nan
 
 
 class LogReader:
@@ -290,13 +293,12 @@ class WatchedRun:
             if restarted:
                 self._start_timing()
                 _, lines = self.timing.read()
-            for row in _decode(lines, self.timing.path):
-                self._add_timing(row)
+            self._add_timing(_decode(lines, self.timing.path))
 
     def _add_metrics(self, lines: Sequence[bytes]) -> None:
         """Decode the rows that are kept, and the last one; a long run has 100,000 rows."""
         train = [line for line in lines if line.startswith(_TRAIN)]
-        kept = [line for line in train if self.training.wants_next()]
+        kept = self.training.pick(train)
         rows = _decode([*kept, *train[-1:]], self.metrics.path)
         for row in rows[: len(kept)]:
             sigma = row.get("sigma")
@@ -308,23 +310,26 @@ class WatchedRun:
         if train:
             self.latest = rows[-1]
         evaluations = [line for line in lines if line.startswith(_EVALUATION)]
-        for row in _decode(evaluations, self.metrics.path):
-            samples = self.evaluations.setdefault(str(row.get("noise")), Samples())
-            if samples.wants_next() and math.isfinite(frames := number(row.get("frames"))):
-                samples.add(frames, {"score": row.get("score")})
+        rows = _decode(evaluations, self.metrics.path)
+        for mode in ("on", "off"):
+            of_mode = [row for row in rows if row.get("noise") == mode]
+            samples = self.evaluations.setdefault(mode, Samples()) if of_mode else Samples()
+            for row in samples.pick(of_mode):
+                if math.isfinite(frames := number(row.get("frames"))):
+                    samples.add(frames, {"score": row.get("score")})
 
-    def _add_timing(self, row: Mapping[str, Any]) -> None:
-        seconds, frames = number(row.get("seconds")), number(row.get("frames"))
-        if not (math.isfinite(seconds) and math.isfinite(frames)):
-            return
-        self.seconds += seconds
-        self.longest_seconds = max(self.longest_seconds, seconds)
-        if row.get("kind") != "train":
-            return  # its seconds count before the next training row
-        self.clock.drop_from(frames)  # a resumed run repeats frames, and its time goes on
-        if self.clock.wants_next():
-            speed = row.get("steps_per_second")
-            self.clock.add(frames, {"hours": self.seconds / 3600, "steps per second": speed})
+    def _add_timing(self, rows: Sequence[Mapping[str, Any]]) -> None:
+        train = []
+        for row in rows:
+            seconds, frames = number(row.get("seconds")), number(row.get("frames"))
+            if math.isfinite(seconds) and math.isfinite(frames):
+                self.seconds += seconds
+                self.longest_seconds = max(self.longest_seconds, seconds)
+                if row.get("kind") == "train":  # the time of evaluations counts from the next row
+                    train.append((frames, self.seconds / 3600, row.get("steps_per_second")))
+        for frames, hours, speed in self.clock.pick(train):
+            self.clock.drop_from(frames)  # a resumed run repeats frames, and its time goes on
+            self.clock.add(frames, {"hours": hours, "steps per second": speed})
 
     def _holder(self) -> Owner | None:
         owner_file = signature_path(self.path / "run.lock")

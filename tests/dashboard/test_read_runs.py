@@ -72,12 +72,13 @@ def test_a_long_log_is_read_in_steps(tmp_path: Path, monkeypatch: pytest.MonkeyP
         reader.read()
 
 
-def test_samples_stay_bounded_and_keep_every_nth_row() -> None:
+@pytest.mark.parametrize("batch", [1, 7, 4000, 20_000])
+def test_samples_stay_bounded_and_keep_every_nth_row(batch: int) -> None:
     samples = Samples()
-    for frames in range(20_000):
-        if samples.wants_next():
+    for start in range(0, 20_000, batch):
+        for frames in samples.pick(range(start, start + batch)):
             samples.add(frames, {"value": 2 * frames})
-    assert POINTS <= len(samples.x) < 2 * POINTS
+    assert POINTS <= len(samples.x) <= 2 * POINTS
     step = samples.x[1] - samples.x[0]
     assert list(samples.x) == [step * index for index in range(len(samples.x))]
     assert list(samples.columns["value"]) == [2 * x for x in samples.x]
