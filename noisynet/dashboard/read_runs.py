@@ -13,7 +13,7 @@ import os
 import stat
 import time
 from array import array
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -126,16 +126,18 @@ class LogReader:
 
     Attributes:
         behind: whether there is more to read.
+        error: what is wrong with the rows so far, empty if nothing is.
     """
 
     def __init__(self, path: Path) -> None:
-        self.path, self.behind = path, False
+        self.path, self.behind, self.error = path, False, ""
         self._offset, self._last = 0, b""
 
     def read(self) -> tuple[bool, list[bytes]]:
-        """Return whether the file was cut back or rewritten, and the next whole lines.
+        """Return whether the file is read from its start again, and the next whole lines.
 
-        A resumed run cuts its log back to the checkpoint: then it is read from the start.
+        It is after an error, and where it was cut back or rewritten: a resumed run cuts its log
+        back to the checkpoint.
         """
         check_regular(self.path)
         try:
@@ -147,7 +149,7 @@ class LogReader:
             raise
         try:
             before = os.pread(descriptor, len(self._last), self._offset - len(self._last))
-            restarted = before != self._last
+            restarted = bool(self.error) or before != self._last
             if restarted:
                 self._offset, self._last = 0, b""
             data = os.pread(descriptor, _CHUNK_BYTES, self._offset)
@@ -176,6 +178,8 @@ def _decode(lines: Sequence[bytes], path: Path) -> list[dict[str, Any]]:
 class WatchedRun:
     """One run folder, and what is known of it so far.
 
+    With `is_root`, it is itself one of the folders that were given.
+
     Attributes:
         key: names the run in addresses.
         version: grows whenever something has changed.
@@ -186,7 +190,8 @@ class WatchedRun:
             hours and steps per second.
     """
 
-    def __init__(self, path: Path, name: str) -> None:
+    def __init__(self, path: Path, name: str, *, is_root: bool = False) -> None:
+        self._is_root = is_root
         self.key = hashlib.blake2s(os.fsencode(path), digest_size=8).hexdigest()
         self.path, self.name, self.folder = path, name, RunFolder(path)
         self.version, self.error, self.state = 0, "", "new"
@@ -198,16 +203,16 @@ class WatchedRun:
         self.disk_bytes, self.changed_at = 0, 0.0
         self._signatures: dict[Path, tuple[int, int, int]] = {}
         self._disk_at = -math.inf
+        self.metrics = LogReader(self.folder.metrics_path)
+        self.timing = LogReader(self.folder.timing_path)
         self._start_metrics()
         self._start_timing()
 
     def _start_metrics(self) -> None:
-        self.metrics = LogReader(self.folder.metrics_path)
         self.evaluations: dict[str, Samples] = {}
         self.training, self.latest = Samples(), dict[str, Any]()
 
     def _start_timing(self) -> None:
-        self.timing = LogReader(self.folder.timing_path)
         self.clock, self.seconds, self.longest_seconds = Samples(), 0.0, 0.0
 
     @property
@@ -221,17 +226,12 @@ class WatchedRun:
         newest = number(self.latest.get("frames"))
         return max(self.status.frames, int(newest) if math.isfinite(newest) else 0)
 
-    @property
-    def score(self) -> float:
-        """The score of the newest evaluation; NaN before the first."""
-        return number(self.status.score)
-
     def log_tail(self) -> str:
         """The end of the log that a sweep writes beside the folder; empty if there is none."""
         path = self.path.with_name(f"{self.path.name}.log")
-        check_regular(path)
-        if not path.exists():
+        if self._is_root or not os.path.lexists(path):  # only what is below RUNS is shown
             return ""
+        check_regular(path)
         with storage_errors("read", path), path.open("rb") as file:
             file.seek(max(0, file.seek(0, 2) - _LOG_BYTES))
             return file.read(_LOG_BYTES).decode("utf-8", "replace")
@@ -242,8 +242,9 @@ class WatchedRun:
         try:
             self._read_small_files()
             if follow:
-                self._follow_logs()
-            self.error = ""
+                self._follow(self.metrics, self._start_metrics, self._add_metrics)
+                self._follow(self.timing, self._start_timing, self._add_timing)
+            self.error = self.metrics.error or self.timing.error
         except ValidationError as error:
             wrong = [f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in error.errors()]
             self.error = f"{self.path} has no configuration or status of a run: {'; '.join(wrong)}"
@@ -281,19 +282,20 @@ class WatchedRun:
             check_regular(status, _SMALL_BYTES)
             self.status = _Status.model_validate(self.folder.read_status() or {})
 
-    def _follow_logs(self) -> None:
-        if self._has_changed(self.metrics.path) or self.metrics.behind or self.error:
-            restarted, lines = self.metrics.read()
+    def _follow(
+        self, log: LogReader, start: Callable[[], None], add: Callable[[Sequence[bytes]], None]
+    ) -> None:
+        """Read on in a log; an error stays until the file changes, which is then read again."""
+        if not (self._has_changed(log.path) or log.behind):
+            return
+        try:
+            restarted, lines = log.read()
             if restarted:
-                self._start_metrics()
-                _, lines = self.metrics.read()
-            self._add_metrics(lines)
-        if self._has_changed(self.timing.path) or self.timing.behind or self.error:
-            restarted, lines = self.timing.read()
-            if restarted:
-                self._start_timing()
-                _, lines = self.timing.read()
-            self._add_timing(_decode(lines, self.timing.path))
+                start()
+            log.error = ""
+            add(lines)
+        except RunError as error:
+            log.error, log.behind = str(error), False
 
     def _add_metrics(self, lines: Sequence[bytes]) -> None:
         """Decode the rows that are kept, and the last one; a long run has 100,000 rows."""
@@ -318,9 +320,9 @@ class WatchedRun:
                 if math.isfinite(frames := number(row.get("frames"))):
                     samples.add(frames, {"score": row.get("score")})
 
-    def _add_timing(self, rows: Sequence[Mapping[str, Any]]) -> None:
+    def _add_timing(self, lines: Sequence[bytes]) -> None:
         train = []
-        for row in rows:
+        for row in _decode(lines, self.timing.path):
             seconds, frames = number(row.get("seconds")), number(row.get("frames"))
             if math.isfinite(seconds) and math.isfinite(frames):
                 self.seconds += seconds
@@ -418,7 +420,10 @@ class Runs:
                 found.setdefault(path, os.fsencode(shown).decode("utf-8", "replace"))
         known = {run.path: run for run in self.by_key.values()}
         if known.keys() != found.keys():
-            runs = [known.get(path) or WatchedRun(path, name) for path, name in found.items()]
+            runs = [
+                known.get(path) or WatchedRun(path, name, is_root=path in self._roots)
+                for path, name in found.items()
+            ]
             gone = sum(run.version for path, run in known.items() if path not in found)
             self.by_key = {run.key: run for run in sorted(runs, key=lambda run: run.name)}
             self._found += 1 + gone  # `version` must not shrink

@@ -14,7 +14,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from noisynet.dashboard.read_runs import Runs, Samples, WatchedRun
+from noisynet.dashboard.read_runs import Runs, Samples, WatchedRun, number
 from noisynet.reports.agents import AGENTS, NOT_SETTINGS, STYLES, settings_difference
 from noisynet.runs import RunError
 from noisynet.runs.encoding import flatten
@@ -45,7 +45,7 @@ def _row(run: WatchedRun) -> dict[str, Any]:
         "of": header.frames if header else None,
         "speed": _newest_speed(run),
         "left": _seconds_left(run),
-        "score": _finite(run.score),
+        "score": _finite(number(run.status.score)),
         "disk": run.disk_bytes,
         "owner": f"process {run.owner.pid} on {run.owner.host}" if run.owner else "",
         "changed": round(run.changed_at),

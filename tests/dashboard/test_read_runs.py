@@ -189,13 +189,16 @@ def test_a_damaged_run_says_why_and_hides_no_other(
     whole = (folder / name).read_text()
     (folder / name).write_text(content)
     runs = Runs([tmp_path])
-    runs.refresh()
-    bad, good = runs.by_key.values()
-    assert (bad.state, good.state) == ("unreadable", "finished")
-    assert told in bad.error
+    for _ in range(3):  # it stays so
+        runs.refresh()
+        bad, good = runs.by_key.values()
+        assert (bad.state, good.state) == ("unreadable", "finished")
+        assert told in bad.error
     (folder / name).write_text(whole)
     runs.refresh()
     assert (bad.state, bad.error) == ("finished", "")
+    assert list(bad.evaluations["off"].columns["score"]) == [1.0]
+    assert bad.seconds == 40.0
 
 
 def test_symbolic_links_are_not_followed(tmp_path: Path, write_run: WriteRun) -> None:
@@ -214,6 +217,15 @@ def test_symbolic_links_are_not_followed(tmp_path: Path, write_run: WriteRun) ->
         runs.refresh()
         assert run.state == "unreadable"
         assert "symbolic link" in run.error
+
+
+def test_a_log_outside_of_the_given_folder_is_not_shown(
+    tmp_path: Path, write_run: WriteRun
+) -> None:
+    folder = write_run(tmp_path / "run", "dqn", "gym/A", 0, [1.0])
+    (tmp_path / "run.log").write_text("words")
+    assert only(Runs([tmp_path])).log_tail() == "words"
+    assert only(Runs([folder])).log_tail() == ""
 
 
 def test_a_pipe_does_not_block(tmp_path: Path, write_run: WriteRun) -> None:
