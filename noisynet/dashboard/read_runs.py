@@ -195,7 +195,7 @@ class WatchedRun:
         self.key = hashlib.blake2s(os.fsencode(path), digest_size=8).hexdigest()
         self.path, self.name, self.folder = path, name, RunFolder(path)
         self.version, self.error, self.state = 0, "", "new"
-        self.header: _Header | None = None
+        self.header = _Header.model_construct(agent="", environment="", seed=0, frames=0)
         self.status = _Status()
         self.config: dict[str, Any] = {}
         self.made_by: list[dict[str, Any]] = []

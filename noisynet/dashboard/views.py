@@ -33,16 +33,15 @@ def runs_view(runs: Runs) -> dict[str, Any]:
 
 
 def _row(run: WatchedRun) -> dict[str, Any]:
-    header = run.header
     return {
         "name": run.name,
-        "agent": header.agent if header else "",
-        "environment": header.environment if header else "",
-        "seed": header.seed if header else None,
+        "agent": run.header.agent,
+        "environment": run.header.environment,
+        "seed": run.header.seed,
         "state": run.state,
         "reason": run.error or run.status.reason,
         "frames": run.frames,
-        "of": header.frames if header else None,
+        "of": run.header.frames,
         "speed": _newest_speed(run),
         "left": _seconds_left(run),
         "score": _finite(number(run.status.score)),
@@ -60,7 +59,7 @@ def _newest_speed(run: WatchedRun) -> float | None:
 def _seconds_left(run: WatchedRun) -> float | None:
     """The time left, evaluations included, at the speed of the later half of the run."""
     x, hours = run.clock.x, run.clock.columns.get("hours", ())
-    if run.state != "running" or run.header is None or len(x) < 2:
+    if run.state != "running" or len(x) < 2:
         return None
     middle = len(x) // 2 if len(x) > 4 else 0
     frames, spent = x[-1] - x[middle], hours[-1] - hours[middle]
@@ -77,12 +76,12 @@ def _finite(value: float) -> float | None:
 
 def run_view(run: WatchedRun) -> dict[str, Any]:
     """One run: its row, charts, settings and log."""
-    training, clock, agent = run.training, run.clock, run.header.agent if run.header else ""
+    training, clock = run.training, run.clock
     scores = {
         f"noise {mode}" if len(run.evaluations) > 1 else "score": (found, "score")
         for mode, found in sorted(run.evaluations.items(), reverse=True)
     }
-    colours = (_colour(agent), "#555555")
+    colours = (_colour(run.header.agent), "#555555")
     sigma = {name: (training, name) for name in training.columns if name.startswith("Σ̄")}
     return {
         "row": _row(run),
@@ -139,10 +138,9 @@ def compare_view(runs: Runs, environment: str, noise: str, unit: str) -> dict[st
         noise: evaluations with noise "on" or "off"; agents without noise have only one mode.
         unit: of the x axis, "frames" or "hours" of training and evaluation.
     """
-    readable = [run for run in runs.by_key.values() if run.header is not None]
-    names = sorted({run.header.environment for run in readable if run.header})
-    chosen = environment if environment in names else next(iter(names), "")
-    groups = _groups([run for run in readable if run.header and run.header.environment == chosen])
+    names = sorted({run.header.environment for run in runs.by_key.values()} - {""})
+    chosen = environment if environment in names else next(iter(names), None)
+    groups = _groups([run for run in runs.by_key.values() if run.header.environment == chosen])
     curves = {
         name: [curve for run in group if (curve := _curve(run, noise, unit)) is not None]
         for name, group in groups.items()
@@ -153,7 +151,7 @@ def compare_view(runs: Runs, environment: str, noise: str, unit: str) -> dict[st
         grid = np.linspace(0.0, grid[-1], GRID_POINTS) if len(grid) else grid
     lines, table, used = [], [], Counter[str]()
     for name, group in groups.items():
-        agent = group[0].header.agent if group[0].header else ""
+        agent = group[0].header.agent
         used[agent] += 1
         style = {"name": name, "colour": _colour(agent), "dash": used[agent] - 1}
         on_grid = [np.interp(grid, x, y, left=np.nan, right=np.nan) for x, y in curves[name]]
@@ -166,7 +164,7 @@ def compare_view(runs: Runs, environment: str, noise: str, unit: str) -> dict[st
             bounds = {"low": _rounded(low), "high": _rounded(high)} if len(on_grid) > 1 else {}
             lines.append({**style, "y": _rounded(mean), **bounds})
         table.append({**style, **_summary(group, [y for _, y in curves[name]])})
-    title = f"{chosen}: mean and range over seeds"
+    title = f"{chosen}: mean and range over seeds" if chosen else "No runs yet"
     x = _rounded(grid, 12 if unit == "frames" else 5)
     return {
         "environments": names,
@@ -179,9 +177,9 @@ def compare_view(runs: Runs, environment: str, noise: str, unit: str) -> dict[st
 def _groups(runs: Sequence[WatchedRun]) -> dict[str, list[WatchedRun]]:
     """Runs by agent, and by the settings in which they differ; in the order of the report."""
     found: dict[str, list[WatchedRun]] = {}
-    agents = {run.header.agent for run in runs if run.header}
+    agents = {run.header.agent for run in runs}
     for agent in sorted(agents, key=lambda a: (AGENTS.index(a) if a in AGENTS else 99, a)):
-        of_agent = [run for run in runs if run.header and run.header.agent == agent]
+        of_agent = [run for run in runs if run.header.agent == agent]
         settings = [_settings(run) for run in of_agent]
         kinds = Counter(tuple(sorted(one.items())) for one in settings)
         common = dict(kinds.most_common(1)[0][0])
