@@ -38,6 +38,7 @@ bench: $(INSTALLED) ## every benchmark, one after the other; with peers: make be
 	$(BIN)/python benchmarks/replay.py
 	$(BIN)/python benchmarks/checkpoint.py
 	$(BIN)/python benchmarks/report.py
+	$(BIN)/python benchmarks/dashboard_load.py
 	$(BIN)/python benchmarks/tables.py --write
 
 format: $(INSTALLED)

@@ -223,6 +223,26 @@ def report_cost(report: Report) -> list[str]:
     return [table(header, [[f"{report[key]:,}" for key in keys]])]
 
 
+def dashboard_load(report: Report) -> list[str]:
+    """The dashboard over many runs."""
+    memory = report["memory_mb_by_tenths"]
+    rows = {
+        "first paint": f"{report['first_paint_ms']} ms",
+        f"all {report['runs']} runs listed": f"{report['all_rows_ms']} ms",
+        "all logs read": f"{report['all_read_s']} s, {report['processor_s_to_read_all']} s of "
+        "processor time",
+        "an update, processor time of the server": f"median {report['update_ms_median']} ms, 99 % "
+        f"below {report['update_ms_99_percent']} ms, at most {report['update_ms_max']} ms",
+        "memory of the server": f"{memory[0]:.0f} MB in the first {report['minutes'] / 10:g} "
+        f"minutes, {memory[-1]:.0f} MB in the last of {report['minutes']:g}",
+    }
+    shape = (
+        f"{report['runs']} runs of {report['rows']:,} rows, {report['live']} of them growing every "
+        f"second; {report['clients']} clients."
+    )
+    return [table(["", "measured"], [list(row) for row in rows.items()]), shape]
+
+
 RENDERERS: Final[dict[str, Callable[[Report], list[str]]]] = {
     "layers": layers,
     "train_step": train_step,
@@ -235,6 +255,7 @@ RENDERERS: Final[dict[str, Callable[[Report], list[str]]]] = {
     "replay": replay,
     "checkpoint": checkpoint,
     "report": report_cost,
+    "dashboard_load": dashboard_load,
 }
 """The tables of each script, in the order of README.md."""
 

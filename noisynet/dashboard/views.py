@@ -58,8 +58,8 @@ def _newest_speed(run: WatchedRun) -> float | None:
 
 def _seconds_left(run: WatchedRun) -> float | None:
     """The time left, evaluations included, at the speed of the later half of the run."""
-    x, hours = run.clock.x, run.clock.columns.get("hours", ())
-    if run.state != "running" or len(x) < 2:
+    x, hours = run.clock.x, run.clock.columns.get("hours")
+    if run.state != "running" or not hours:
         return None
     middle = len(x) // 2 if len(x) > 4 else 0
     frames, spent = x[-1] - x[middle], hours[-1] - hours[middle]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from pathlib import Path
 
 import pytest
@@ -47,7 +48,7 @@ def test_videos_are_numbered_kept_for_a_while_and_removed_at_the_end(
     renderer = tmp_path / "renderer"
     renderer.write_text('#!/bin/sh\nfor last; do :; done\necho video > "$last"\necho made >&2\n')
     renderer.chmod(0o755)
-    monkeypatch.setattr(videos.sys, "executable", str(renderer))
+    monkeypatch.setattr(sys, "executable", str(renderer))
     monkeypatch.setattr(videos, "_KEPT", 1)
     other = WatchedRun(tmp_path / "other", "other")
 
@@ -73,7 +74,7 @@ def test_closing_ends_what_is_being_rendered(
     renderer = tmp_path / "renderer"
     renderer.write_text("#!/bin/sh\nexec sleep 1000\n")
     renderer.chmod(0o755)
-    monkeypatch.setattr(videos.sys, "executable", str(renderer))
+    monkeypatch.setattr(sys, "executable", str(renderer))
 
     async def check() -> None:
         made = Videos()
