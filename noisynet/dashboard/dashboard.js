@@ -67,7 +67,7 @@ const drawChart = (chart) => {
   const range = [0, end || 1];
   const place = (x, y) => [MARGIN.left + (w * x) / range[1], MARGIN.top + h * (1 - (y - low) / (high - low))];
   const drawn = svg("svg", { width, height: height, role: "img", "font-size": 11, fill: "#1a1a1a" });
-  const newest = data.lines.map((line) => `${line.name} ${measure(line.y.findLast((y) => y !== null) ?? null)}`);
+  const newest = data.lines.filter((line) => !line.faint).map((line) => `${line.name} ${measure(line.y.findLast((y) => y !== null) ?? null)}`);
   drawn.setAttribute("aria-label", `${data.title}: ${newest.join(", ") || "no values yet"}`);
   for (const y of ticks(low, high, 4)) {
     const at = place(0, y)[1];
@@ -90,15 +90,16 @@ const drawChart = (chart) => {
     }
     drawn.append(svg("path", {
       d: path(middle), fill: "none", stroke: line.colour, "stroke-width": 1.6, "stroke-linejoin": "round",
-      "stroke-dasharray": DASHES[(line.dash ?? 0) % DASHES.length],
+      "stroke-opacity": line.faint ? 0.35 : 1, "stroke-dasharray": DASHES[(line.dash ?? 0) % DASHES.length],
     }));
-    if (middle.length <= 15) drawn.append(...middle.map(([cx, cy]) => svg("circle", { cx, cy, r: 2.5, fill: line.colour })));
+    if (middle.length <= 15 && !line.faint) drawn.append(...middle.map(([cx, cy]) => svg("circle", { cx, cy, r: 2.5, fill: line.colour })));
   }
   plot.querySelector("svg")?.remove();
   plot.prepend(drawn);
   const box = [MARGIN.left / width, MARGIN.top / height, w / width, h / height];
   plot.curves = { x: data.x, unit: data.unit, panels: [{ box, range, title: "", lines: data.lines }] };
-  chart.legend.replaceChildren(...(data.lines.length ? data.lines.map((line) => tipRow(line.name, line.colour)) : ["no values yet"]));
+  const named = data.lines.filter((line) => !line.faint).map((line) => tipRow(line.name, line.colour));
+  chart.legend.replaceChildren(...(named.length ? named : ["no values yet"]));
 };
 
 const makeChart = (height) => {
@@ -139,7 +140,7 @@ const setCell = (cell, text, value) => {
 };
 
 const runsView = () => {
-  const { table, scroll } = tableOf([["run"], ["state"], ["progress", true], ["steps/s", true], ["time left", true],
+  const { table, scroll } = tableOf([["run"], ["state"], ["progress"], ["steps/s", true], ["time left", true],
     ["score", true], ["disk", true], ["lock"]], "Runs");
   headingsOf(table)[1].setAttribute("aria-sort", "ascending");
   const filter = element("input", { type: "search", placeholder: "filter, such as pong", "aria-label": "Filter runs by name or state" });
@@ -148,7 +149,7 @@ const runsView = () => {
   const rows = new Map();
   const make = (key) => {
     const row = element("tr", {}, element("th", { scope: "row" }, element("a", { href: `#run=${key}` })),
-      element("td", { class: "state" }), element("td", { class: "number" }, element("progress", { max: 1 }), element("span")),
+      element("td", { class: "state" }), element("td", {}, element("progress", { max: 1 }), element("span")),
       ...Array.from({ length: 4 }, () => element("td", { class: "number" })), element("td"));
     rows.set(key, row);
     table.tBodies[0].append(row);

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -130,7 +130,7 @@ def _colour(agent: str) -> str:
 
 
 def compare_view(runs: Runs, environment: str, noise: str, unit: str) -> dict[str, Any]:
-    """The agents of one environment: the mean over seeds, and the range.
+    """The agents of one environment: the mean over seeds, and their range.
 
     Args:
         runs: all of them.
@@ -154,15 +154,8 @@ def compare_view(runs: Runs, environment: str, noise: str, unit: str) -> dict[st
         agent = group[0].header.agent
         used[agent] += 1
         style = {"name": name, "colour": _colour(agent), "dash": used[agent] - 1}
-        on_grid = [np.interp(grid, x, y, left=np.nan, right=np.nan) for x, y in curves[name]]
-        if on_grid:
-            stacked = np.array(on_grid)
-            known = ~np.isnan(stacked).all(axis=0)
-            mean, low, high = (np.full(len(grid), np.nan) for _ in range(3))
-            for target, function in ((mean, np.nanmean), (low, np.nanmin), (high, np.nanmax)):
-                target[known] = function(stacked[:, known], axis=0)
-            bounds = {"low": _rounded(low), "high": _rounded(high)} if len(on_grid) > 1 else {}
-            lines.append({**style, "y": _rounded(mean), **bounds})
+        seeds = [np.interp(grid, x, y, left=np.nan, right=np.nan) for x, y in curves[name]]
+        lines += [style | line for line in _mean_and_range(np.array(seeds))] if seeds else []
         table.append({**style, **_summary(group, [y for _, y in curves[name]])})
     title = f"{chosen}: mean and range over seeds" if chosen else "No runs yet"
     x = _rounded(grid, 12 if unit == "frames" else 5)
@@ -172,6 +165,30 @@ def compare_view(runs: Runs, environment: str, noise: str, unit: str) -> dict[st
         "chart": {"title": title, "unit": unit, "x": x, "lines": lines},
         "table": table,
     }
+
+
+def _mean_and_range(seeds: Floats) -> list[dict[str, Any]]:
+    """Lines of the mean over seeds [S, K]: as far as all have come, and on from there.
+
+    A single line would jump wherever a seed ends.
+    """
+    complete = ~np.isnan(seeds).any(axis=0)
+    some = ~np.isnan(seeds).all(axis=0)
+    end = int(np.flatnonzero(complete)[-1]) if complete.any() else 0
+    ahead = some & (np.arange(len(some)) >= end)
+
+    def over(where: NDArray[np.bool_], function: Callable[..., Floats]) -> list[float | None]:
+        values = np.full(len(some), np.nan)
+        if where.any():
+            values[where] = function(seeds[:, where], axis=0)
+        return _rounded(values)
+
+    lines: list[dict[str, Any]] = [{"y": over(complete, np.mean)}]
+    if len(seeds) > 1:
+        lines[0] |= {"low": over(complete, np.min), "high": over(complete, np.max)}
+    if ahead.sum() > complete.any():  # more than the point at which it begins
+        lines.append({"y": over(ahead, np.nanmean), "faint": True})
+    return lines
 
 
 def _groups(runs: Sequence[WatchedRun]) -> dict[str, list[WatchedRun]]:
