@@ -19,7 +19,9 @@ from typing import Any, Final, TypeVar
 
 from pydantic import BaseModel, Field, ValidationError
 
+from noisynet.reports.agents import NOT_SETTINGS
 from noisynet.runs import Owner, RunDamaged, RunError, RunFolder, find_run_folders
+from noisynet.runs.encoding import flatten
 from noisynet.runs.files import storage_errors
 from noisynet.runs.lock import signature_path
 
@@ -32,6 +34,7 @@ _LOG_BYTES: Final = 8192
 _SEARCH_SECONDS: Final = 5.0
 _DISK_SECONDS: Final = 60.0
 _SILENT_SECONDS: Final = 120.0
+_HIDDEN: Final = frozenset(NOT_SETTINGS) - {"environment_options", "max_episode_frames"}
 _Row = TypeVar("_Row")
 _TRAIN: Final = b'{"kind":"train"'
 _EVALUATION: Final = b'{"kind":"evaluation"'
@@ -186,6 +189,7 @@ class WatchedRun:
         error: why the folder cannot be read, empty if it can.
         state: as in status.json; killed if it says running and no process holds the lock; stalled
             if a running process has been silent for too long; unreadable.
+        settings: of the configuration, those that runs of one agent must share to be averaged.
         evaluations: scores by noise mode; `training` has return, loss and Σ̄ by layer; `clock` has
             hours and steps per second.
     """
@@ -198,11 +202,12 @@ class WatchedRun:
         self.header = _Header.model_construct(agent="", environment="", seed=0, frames=0)
         self.status = _Status()
         self.config: dict[str, Any] = {}
+        self.settings: tuple[tuple[str, str], ...] = ()
         self.made_by: list[dict[str, Any]] = []
         self.owner: Owner | None = None
         self.disk_bytes, self.changed_at = 0, 0.0
         self._signatures: dict[Path, tuple[int, int, int]] = {}
-        self._disk_at = -math.inf
+        self._disk_at, self._disk_version = -math.inf, -1
         self.metrics = LogReader(self.folder.metrics_path)
         self.timing = LogReader(self.folder.timing_path)
         self._start_metrics()
@@ -252,9 +257,9 @@ class WatchedRun:
             self.error = str(error)  # one damaged run must not hide the others
         self.owner = self._holder() if not self.error else None
         self.state = self._current_state(now)
-        if now - self._disk_at > _DISK_SECONDS and follow:
-            self._disk_at = now
+        if follow and now - self._disk_at > _DISK_SECONDS and self.version != self._disk_version:
             self._measure_disk()
+            self._disk_at, self._disk_version = now, self.version
         if before != (self.state, self.error, self.owner):
             self.version += 1
 
@@ -276,6 +281,8 @@ class WatchedRun:
             check_regular(config, _SMALL_BYTES)
             self.config = self.folder.read_config()
             self.header = _Header.model_validate(self.config)
+            compared = {key: value for key, value in self.config.items() if key not in _HIDDEN}
+            self.settings = tuple((k, json.dumps(v)) for k, v in sorted(flatten(compared).items()))
             makers = self.folder.read_made_by()
             self.made_by = makers if isinstance(makers, list) else []
         if self._has_changed(status) or self.error:

@@ -14,6 +14,7 @@ from contextlib import asynccontextmanager
 from functools import partial
 from importlib.resources import files
 from pathlib import Path
+from types import FrameType
 from typing import Any, Final
 
 import uvicorn
@@ -108,10 +109,14 @@ class Guard:
 
 
 class Dashboard:
-    """The handlers of requests."""
+    """The handlers of requests.
+
+    Attributes:
+        stopping: set to end the streams of events, which would otherwise go on for ever.
+    """
 
     def __init__(self, runs: Runs) -> None:
-        self.runs, self.videos = runs, Videos()
+        self.runs, self.videos, self.stopping = runs, Videos(), False
         self._looked_at = 0.0
         self._lock = asyncio.Lock()
 
@@ -157,7 +162,7 @@ class Dashboard:
     async def _stream(self, build: Callable[[], dict[str, Any]], key: str) -> AsyncIterator[str]:
         sent: dict[str, int] = {}
         version, spoken_at = -1, time.monotonic()
-        while True:
+        while not self.stopping:
             async with self._lock:  # one look at a time serves all clients
                 if self.runs.behind or time.monotonic() - self._looked_at > 0.9 * PERIOD_SECONDS:
                     await run_in_threadpool(self.runs.refresh, key)
@@ -200,7 +205,7 @@ def make_app(paths: Sequence[Path], token: str = "") -> Starlette:
         yield
         await dashboard.videos.close()
 
-    return Starlette(
+    app = Starlette(
         routes=[
             *(Route(path, dashboard.page) for path in _STATIC),
             Route("/events", dashboard.events),
@@ -209,6 +214,17 @@ def make_app(paths: Sequence[Path], token: str = "") -> Starlette:
         middleware=[Middleware(Guard, token=token)],
         lifespan=lifespan,
     )
+    app.state.dashboard = dashboard
+    return app
+
+
+class _Server(uvicorn.Server):
+    """A server that ends the streams of events when it is told to stop."""
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        app: Any = self.config.app
+        app.state.dashboard.stopping = True
+        super().handle_exit(sig, frame)
 
 
 def is_loopback(host: str) -> bool:
@@ -252,8 +268,8 @@ def serve(
             make_app(paths, token),
             log_level="warning",
             access_log=False,  # it would have the token
-            timeout_graceful_shutdown=1,  # streams of events never end by themselves
+            timeout_graceful_shutdown=10,
             server_header=False,
         )
         on_start(f"{address}?token={token}" if token else address)
-        uvicorn.Server(config).run(sockets=[listening])
+        _Server(config).run(sockets=[listening])

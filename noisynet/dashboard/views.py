@@ -15,14 +15,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from noisynet.dashboard.read_runs import Runs, Samples, WatchedRun, number
-from noisynet.reports.agents import AGENTS, NOT_SETTINGS, STYLES, settings_difference
+from noisynet.reports.agents import AGENTS, STYLES, settings_difference
 from noisynet.runs import RunError
 from noisynet.runs.encoding import flatten
 
 Floats = NDArray[np.float64]
 
 GRID_POINTS: Final = 300
-_HIDDEN: Final = frozenset(NOT_SETTINGS) - {"environment_options", "max_episode_frames"}
 _OTHER_COLOUR: Final = "#666666"
 _LAYER_COLOURS: Final = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
 
@@ -197,19 +196,12 @@ def _groups(runs: Sequence[WatchedRun]) -> dict[str, list[WatchedRun]]:
     agents = {run.header.agent for run in runs}
     for agent in sorted(agents, key=lambda a: (AGENTS.index(a) if a in AGENTS else 99, a)):
         of_agent = [run for run in runs if run.header.agent == agent]
-        settings = [_settings(run) for run in of_agent]
-        kinds = Counter(tuple(sorted(one.items())) for one in settings)
-        common = dict(kinds.most_common(1)[0][0])
+        common = dict(Counter(run.settings for run in of_agent).most_common(1)[0][0])
         title = STYLES[agent].title if agent in STYLES else agent
-        for run, own in zip(of_agent, settings, strict=True):
-            variant = settings_difference(own, common)
+        for run in of_agent:
+            variant = settings_difference(dict(run.settings), common)
             found.setdefault(f"{title} [{variant}]" if variant else title, []).append(run)
     return found
-
-
-def _settings(run: WatchedRun) -> dict[str, str]:
-    kept = {key: value for key, value in run.config.items() if key not in _HIDDEN}
-    return {key: json.dumps(value) for key, value in flatten(kept).items()}
 
 
 def _curve(run: WatchedRun, noise: str, unit: str) -> tuple[Floats, Floats] | None:

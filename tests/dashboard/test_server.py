@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import http.client
 import json
+import signal
+import subprocess
+import sys
+import urllib.request
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -152,6 +156,17 @@ def test_only_changed_parts_are_sent() -> None:
     assert changes({"a": 1, "b": [2]}, sent) == ""
     assert json.loads(changes({"b": [3]}, sent)) == {"changed": {"b": [3]}, "removed": ["a"]}
     assert json.loads(changes({}, {})) == {"changed": {}, "removed": []}  # "there are no runs"
+
+
+def test_ctrl_c_ends_it_quietly_while_somebody_watches(runs: Path) -> None:
+    command = [sys.executable, "-m", "noisynet", "dashboard", str(runs), "--port", "0"]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        address = process.stderr.readline().split()[0]
+        with urllib.request.urlopen(f"{address}events") as stream:
+            stream.readline()
+            process.send_signal(signal.SIGINT)
+            assert process.communicate(timeout=60)[1] == ""
 
 
 def test_wrong_arguments_are_refused(tmp_path: Path) -> None:

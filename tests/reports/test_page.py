@@ -122,8 +122,8 @@ def test_the_arrow_keys_show_the_values_of_a_figure_one_after_the_other(page: Br
     newest = page.evaluate(f"{tip}.firstChild.textContent")
     page.press("ArrowLeft")
     assert (newest, page.evaluate(f"{tip}.firstChild.textContent")) == (
-        f"{HTML_NAME}, 300 frames",
-        f"{HTML_NAME}, 200 frames",
+        "B, 300 frames",
+        "B, 200 frames",
     )
     page.press("Escape")
     assert page.evaluate(f"{tip}.hidden") is True
