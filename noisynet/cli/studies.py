@@ -108,7 +108,10 @@ def dashboard(
         try:
             serve(runs, host, port, token, lambda address: say(f"{address} (Ctrl-C stops it)"))
         except OSError as error:
-            fail(f"cannot listen on {host}, port {port}: {error.strerror}; choose another --port")
+            fail(
+                f"cannot listen on {host}, port {port}: {error.strerror}; choose another --port or "
+                "--host"
+            )
 
 
 def paper(

@@ -31,6 +31,8 @@ POINTS: Final = 250
 _CHUNK_BYTES: Final = 1 << 20
 _SMALL_BYTES: Final = 4 << 20  # config.json has kilobytes
 _LOG_BYTES: Final = 8192
+_MOST_LAYERS: Final = 50
+_MOST_FRAMES: Final = 10**15
 _SEARCH_SECONDS: Final = 5.0
 _DISK_SECONDS: Final = 60.0
 _SILENT_SECONDS: Final = 120.0
@@ -46,14 +48,14 @@ class _Header(BaseModel):
     agent: str
     environment: str
     seed: int
-    frames: int = Field(gt=0)
+    frames: int = Field(gt=0, le=_MOST_FRAMES)
 
 
 class _Status(BaseModel):
     """What status.json has; nothing before the first checkpoint."""
 
     state: str = "new"
-    frames: int = 0
+    frames: int = Field(default=0, ge=0, le=_MOST_FRAMES)
     score: float | None = None
     reason: str = ""
 
@@ -201,7 +203,7 @@ class WatchedRun:
         self.version, self.error, self.state = 0, "", "new"
         self.header = _Header.model_construct(agent="", environment="", seed=0, frames=0)
         self.status = _Status()
-        self.config: dict[str, Any] = {}
+        self.flat_config: dict[str, Any] = {}
         self.settings: tuple[tuple[str, str], ...] = ()
         self.made_by: list[dict[str, Any]] = []
         self.owner: Owner | None = None
@@ -276,17 +278,19 @@ class WatchedRun:
         return changed
 
     def _read_small_files(self) -> None:
-        config, status = self.folder.config_path, self.folder.status_path
-        if self._has_changed(config) or self.error:
-            check_regular(config, _SMALL_BYTES)
-            self.config = self.folder.read_config()
-            self.header = _Header.model_validate(self.config)
-            compared = {key: value for key, value in self.config.items() if key not in _HIDDEN}
-            self.settings = tuple((k, json.dumps(v)) for k, v in sorted(flatten(compared).items()))
-            makers = self.folder.read_made_by()
-            self.made_by = makers if isinstance(makers, list) else []
-        if self._has_changed(status) or self.error:
-            check_regular(status, _SMALL_BYTES)
+        if self._has_changed(self.folder.config_path) or self.error:
+            check_regular(self.folder.config_path, _SMALL_BYTES)
+            config, makers = self.folder.read_config(), self.folder.read_made_by()
+            self.header = _Header.model_validate(config)
+            self.flat_config = flatten(config)
+            self.settings = tuple(
+                (key, json.dumps(value))
+                for key, value in sorted(self.flat_config.items())
+                if key.partition(".")[0] not in _HIDDEN
+            )
+            self.made_by = [flatten(one) for one in makers]
+        if self._has_changed(self.folder.status_path) or self.error:
+            check_regular(self.folder.status_path, _SMALL_BYTES)
             self.status = _Status.model_validate(self.folder.read_status() or {})
 
     def _follow(
@@ -311,9 +315,9 @@ class WatchedRun:
         rows = _decode([*kept, *train[-1:]], self.metrics.path)
         for row in rows[: len(kept)]:
             sigma = row.get("sigma")
-            layers = sigma if isinstance(sigma, dict) else {}
+            layers = list(sigma.items())[:_MOST_LAYERS] if isinstance(sigma, dict) else []
             values = {"return": row.get("score_mean_100"), "loss": row.get("loss")}
-            values |= {f"Σ̄ {name}": value for name, value in layers.items()}
+            values |= {f"Σ̄ {name}": value for name, value in layers}
             if math.isfinite(frames := number(row.get("frames"))):
                 self.training.add(frames, values)
         if train:

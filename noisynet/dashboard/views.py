@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 from noisynet.dashboard.read_runs import Runs, Samples, WatchedRun, number
 from noisynet.reports.agents import AGENTS, STYLES, settings_difference
 from noisynet.runs import RunError
-from noisynet.runs.encoding import flatten
 
 Floats = NDArray[np.float64]
 
@@ -89,8 +88,8 @@ def run_view(run: WatchedRun) -> dict[str, Any]:
         "loss": _chart("Loss", {"loss": (training, "loss")}, colours),
         "sigma": _chart("Σ̄ by layer", sigma, _LAYER_COLOURS),
         "speed": _chart("Steps per second", {"steps/s": (clock, "steps per second")}, colours),
-        "settings": [[key, json.dumps(value)] for key, value in flatten(run.config).items()],
-        "made_by": [[key, json.dumps(v)] for one in run.made_by for key, v in flatten(one).items()],
+        "settings": [[key, json.dumps(value)] for key, value in run.flat_config.items()],
+        "made_by": [[key, json.dumps(v)] for made in run.made_by for key, v in made.items()],
         "log": _log(run),
     }
 
@@ -171,8 +170,8 @@ def _mean_and_range(seeds: Floats) -> list[dict[str, Any]]:
 
     A single line would jump wherever a seed ends.
     """
-    complete = ~np.isnan(seeds).any(axis=0)
-    some = ~np.isnan(seeds).all(axis=0)
+    complete = np.asarray(~np.isnan(seeds).any(axis=0))
+    some = np.asarray(~np.isnan(seeds).all(axis=0))
     end = int(np.flatnonzero(complete)[-1]) if complete.any() else 0
     ahead = some & (np.arange(len(some)) >= end)
 

@@ -176,6 +176,8 @@ def test_a_running_run_is_killed_when_its_process_is_gone_and_stalled_when_it_is
         ("config.json", "[]", "not an object"),
         ("config.json", '{"agent": []}', "agent: Input should be a valid string"),
         ("config.json", "[" * 100_000, "recursion"),
+        ("config.json", '{"made_by": 3}', "agent: Field required"),
+        ("status.json", '{"frames": 1' + 400 * "0" + "}", "frames: Input should be less than"),
         ("status.json", '{"frames": "many"}', "frames: Input should be a valid integer"),
         ("metrics.jsonl", '{"kind":"train"!}\n', "has a row that is not JSON"),
         ("timing.jsonl", "3\n", "a row that is not a JSON object"),
