@@ -266,6 +266,9 @@ def serve(
         address = f"http://{shown}:{listening.getsockname()[1]}/"
         config = uvicorn.Config(
             make_app(paths, token),
+            loop="asyncio",  # as installed by the extra, whatever else there is
+            http="h11",
+            ws="none",
             log_level="warning",
             access_log=False,  # it would have the token
             timeout_graceful_shutdown=10,
