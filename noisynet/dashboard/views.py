@@ -42,11 +42,17 @@ def _row(run: WatchedRun) -> dict[str, Any]:
         "of": run.header.frames,
         "speed": _newest_speed(run),
         "left": _seconds_left(run),
-        "score": _finite(number(run.status.score)),
+        "score": _finite(_score(run)),
         "disk": run.disk_bytes,
         "owner": f"process {run.owner.pid} on {run.owner.host}" if run.owner else "",
         "changed": round(run.changed_at),
     }
+
+
+def _score(run: WatchedRun) -> float:
+    """The score of the newest evaluation; the status of a failed run has none."""
+    evaluated = [one.columns["score"][-1] for one in run.evaluations.values() if one.x]
+    return number(run.status.score) if run.status.score is not None else [*evaluated, math.nan][0]
 
 
 def _newest_speed(run: WatchedRun) -> float | None:
