@@ -238,7 +238,7 @@ def dashboard_load(report: Report) -> list[str]:
     }
     shape = (
         f"{report['runs']} runs of {report['rows']:,} rows, {report['live']} of them growing every "
-        f"second; {report['clients']} clients."
+        f"second; {report['clients']} clients; load average {report['load_average']} by other work."
     )
     return [table(["", "measured"], [list(row) for row in rows.items()]), shape]
 
