@@ -1,6 +1,6 @@
 """The cost of the dashboard over 200 runs of 5,000 rows each, with clients that stay.
 
-    python benchmarks/dashboard_load.py [--minutes 10]    # 450 MB in a temporary folder
+    python benchmarks/dashboard_load.py [--minutes 10]    # 430 MB in a temporary folder
 
 The runs are synthetic; 20 of them are "live": each gets a row every second. The server is a process
 of its own. Measured are the first paint of the page in Chromium (where it is installed), the

@@ -233,8 +233,10 @@ def dashboard_load(report: Report) -> list[str]:
         "processor time",
         "an update, processor time of the server": f"median {report['update_ms_median']} ms, 99 % "
         f"below {report['update_ms_99_percent']} ms, at most {report['update_ms_max']} ms",
-        "memory of the server": f"{memory[0]:.0f} MB in the first {report['minutes'] / 10:g} "
-        f"minutes, {memory[-1]:.0f} MB in the last of {report['minutes']:g}",
+        f"memory of the server, by tenths of {report['minutes']:g} minutes": ", ".join(
+            f"{one:.1f}" for one in memory
+        )
+        + " MB",
     }
     shape = (
         f"{report['runs']} runs of {report['rows']:,} rows, {report['live']} of them growing every "
