@@ -41,6 +41,7 @@ MAY_IMPORT = {
     "reports": {"envs", "extras", "lazy", "runs", "paper"},
     "integrations": {"audit", "extras", "layers"},
     "pytest_plugin": {"audit", "integrations"},
+    "dashboard": {"reports", "runs"},
     "config": {"paper", "envs"},
     "callbacks": {"loops"},
     "player": {

@@ -11,7 +11,7 @@ from noisynet.cli.checks import audit, doctor
 from noisynet.cli.lists import agents, envs, settings
 from noisynet.cli.messages import show
 from noisynet.cli.runs import evaluate, list_runs, show_run, watch
-from noisynet.cli.studies import paper, report, sweep
+from noisynet.cli.studies import dashboard, paper, report, sweep
 from noisynet.cli.train import train
 
 app = typer.Typer(
@@ -38,7 +38,9 @@ def main(
     """Options without a command."""
 
 
-for command in (train, evaluate, watch, audit, sweep, report, paper, agents, envs, settings):
+for command in (train, evaluate, watch, audit, sweep, report, dashboard, paper, agents):
+    app.command()(command)
+for command in (envs, settings):
     app.command()(command)
 app.command(name="runs")(list_runs)
 app.command(name="show")(show_run)
