@@ -39,7 +39,7 @@ MAY_IMPORT = {
     },
     "experiments": {"envs", "extras", "runs", "config", "lazy"},
     "reports": {"envs", "extras", "lazy", "runs", "paper"},
-    "integrations": {"audit", "extras", "layers"},
+    "integrations": {"audit", "config", "extras", "layers", "loops", "runs"},
     "config": {"paper", "envs"},
     "callbacks": {"loops"},
     "player": {
