@@ -11,6 +11,7 @@ from noisynet.cli.checks import audit, doctor
 from noisynet.cli.lists import agents, envs, settings
 from noisynet.cli.messages import show
 from noisynet.cli.runs import evaluate, list_runs, show_run, watch
+from noisynet.cli.share import export
 from noisynet.cli.studies import paper, report, sweep
 from noisynet.cli.train import train
 
@@ -38,7 +39,8 @@ def main(
     """Options without a command."""
 
 
-for command in (train, evaluate, watch, audit, sweep, report, paper, agents, envs, settings):
+_RUNS = (train, evaluate, watch, audit, sweep, report, paper, export)
+for command in (*_RUNS, agents, envs, settings):
     app.command()(command)
 app.command(name="runs")(list_runs)
 app.command(name="show")(show_run)

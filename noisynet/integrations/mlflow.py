@@ -36,7 +36,9 @@ class MlflowTracker(Tracker):
     def _open(self, page: str, settings: dict[str, Any], folder: Path | None) -> int:  # noqa: ARG002
         client = self._client = self._make_client()
         known = client.get_experiment_by_name(self.project)
-        experiment = client.create_experiment(self.project) if known is None else known.experiment_id
+        experiment = (
+            client.create_experiment(self.project) if known is None else known.experiment_id
+        )
         found = client.search_runs([experiment], f"tags.`{_TAG}` = '{page}'")
         run = found[0] if found else client.create_run(experiment, tags={_TAG: page}, run_name=page)
         self._run_id = run.info.run_id

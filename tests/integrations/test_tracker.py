@@ -97,7 +97,7 @@ def test_a_page_has_each_row_once_wherever_a_run_is_killed_twice(
         folder = RunFolder.create_or_open(tmp_path / str(number), {}, must_match=[])
         pages: dict[str, Page] = {}
         saved: list[Any] = []
-        for kill_at in (*kills, -1):
+        for kill_at in (*kills, -1, -1):  # the finished run once more, with nothing to send
             try:
                 play(folder, ListTracker(pages), saved, kill_at)
             except Killed:
@@ -121,7 +121,9 @@ def test_training_in_memory_is_shown_on_one_page(tmp_path: Path) -> None:
     pages: dict[str, Page] = {}
     tracker = ListTracker(pages)
     settings = {"evaluation.period_frames": 40, "evaluation.frames": 8, "log_period_steps": 20}
-    agent = Agent("noisynet-dqn", "deep_sea/4", compute="torch", starts_steps=10, batch_size=4, **settings)
+    agent = Agent(
+        "noisynet-dqn", "deep_sea/4", compute="torch", starts_steps=10, batch_size=4, **settings
+    )
     agent.learn(40, progress=False, callbacks=[tracker])
     agent.learn(45, progress=False, callbacks=[tracker])
     ((_, page),) = pages.items()
@@ -151,7 +153,13 @@ def test_learn_with_a_folder_shows_the_last_row_of_each_call(tmp_path: Path) -> 
     assert [frames for frames, _ in page] == [20, 40, 60]
     agent.learn(20, progress=False, callbacks=[ListTracker(pages)])
     assert [frames for frames, _ in page] == [20, 40, 60, 80, 100]
-    assert ["evaluation/score" in numbers for _, numbers in page] == [False, True, False, True, True]
+    assert ["evaluation/score" in numbers for _, numbers in page] == [
+        False,
+        True,
+        False,
+        True,
+        True,
+    ]
 
 
 def test_an_error_of_the_library_switches_the_tracker_off(tmp_path: Path) -> None:

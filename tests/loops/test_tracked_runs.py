@@ -41,7 +41,6 @@ class TrackedRuns:
         ended = self.bench.run(command)
         assert ended.status == 0, ended.said
         assert "switched off" not in ended.said
-        assert self.bench.run(command).status == 0  # there is nothing left to send
         return RunFolder(out / "run")
 
 
@@ -98,7 +97,7 @@ def test_a_killed_and_resumed_run_has_each_row_on_its_page_of_wandb_once(
     page = (folder.path / "tracking-id").read_text().strip()
     assert page.startswith("noisynet-dqn-deep-sea-4-seed-0-")
     starts = list(folder.path.glob("wandb/offline-run-*"))
-    assert len(starts) == 5
+    assert len(starts) == 4
     assert all(start.name.endswith(page) for start in starts)
     assert stored_rows(folder.path, page) == logged_rows(folder)
     assert stored_steps(folder.path, page) == [frames for frames, _ in logged_rows(folder)]

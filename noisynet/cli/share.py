@@ -1,0 +1,64 @@
+"""Commands that take an agent elsewhere: export."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from noisynet.cli.messages import fail, failing, say, show
+
+if TYPE_CHECKING:
+    from noisynet.api import Agent
+
+Model = Annotated[
+    str, typer.Argument(metavar="RUN|MODEL", help="A run folder, or a file of Agent.save.")
+]
+
+
+def export(
+    model: Model,
+    output: Annotated[
+        Path, typer.Option("-o", "--output", help="The file: agent.onnx or agent.pt2.")
+    ] = Path("agent.onnx"),
+    noise_seed: Annotated[
+        int | None, typer.Option(help="Draw one fixed noise sample; default: the mean weights.")
+    ] = None,
+    network: Annotated[
+        bool,
+        typer.Option(
+            "--network",
+            help="Write the weights of the network in plain PyTorch layers: network.safetensors.",
+        ),
+    ] = False,
+) -> None:
+    """Write an agent as a file that runs without noisynet, and check it on 1,000 observations."""
+    suffixes = (".safetensors",) if network else (".onnx", ".pt2")
+    if output.suffix not in suffixes:
+        what = "the ending of --output" + (" with --network" if network else "")
+        fail(f"{what} expected {' or '.join(suffixes)}, got {str(output)!r}", code=2)
+    agent = _load(model)
+    with failing(ValueError, ImportError, OSError):
+        if network:
+            from noisynet.export import export_network
+
+            show(str(export_network(agent.network, output, noise_seed)))
+            say(f"weights of this network: {output}")
+            return
+        made = agent.export(output, noise_seed=noise_seed)
+    for line in made.inputs:
+        say(f"input   {line}")
+    say(f"outputs {', '.join(made.outputs)}")
+    say(
+        f"equal to the agent on {made.observations:,} observations, up to {made.difference:.1g}: "
+        f"{made.path}"
+    )
+
+
+def _load(model: str) -> Agent:
+    from noisynet.api import load
+    from noisynet.runs import RunError
+
+    with failing(RunError, ValueError, ImportError):
+        return load(model, device="cpu")
