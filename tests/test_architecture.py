@@ -47,7 +47,11 @@ MAY_IMPORT = {
         *("agents", "config", "envs", "evaluation", "export", "layers", "loops", "runs"),
         *("state_dicts", "watch"),
     },
-    "api": {"agents", "callbacks", "config", "envs", "evaluation", "loops", "player", "runs"},
+    "api": {
+        *("agents", "callbacks", "config", "envs", "evaluation", "integrations", "loops"),
+        *("player", "runs"),
+    },
+    "sharing": {"api", "integrations", "runs", "watch"},
 }
 FREE = {"cli", "__init__", "__main__"}
 PRINTS = {"cli"}

@@ -78,9 +78,7 @@ def test_one_fixed_noise_sample_can_be_exported(suffix: str, tmp_path: Path) -> 
     path = agent.export(tmp_path / f"agent{suffix}", noise_seed=3).path
     q = torch.from_numpy(agent.q_values(observations))
     if suffix == ".pt2":
-        actions, values = torch.export.load(path).module()(
-            observation=torch.from_numpy(observations)
-        )
+        _, values = torch.export.load(path).module()(observation=torch.from_numpy(observations))
         sample = plain_network(agent.network, 3)(torch.from_numpy(observations).unsqueeze(1))
         torch.testing.assert_close(values, sample)
         assert not torch.allclose(values, q)
@@ -159,7 +157,7 @@ def test_a_file_that_computes_something_else_is_not_written(
         return plain
 
     monkeypatch.setattr("noisynet.export.plain_network", damaged)
-    with pytest.raises(ValueError, match="outputs that differ by .*: nothing was written"):
+    with pytest.raises(ValueError, match=r"outputs that differ by .*: nothing was written"):
         agent.export(tmp_path / "agent.pt2")
     assert not list(tmp_path.iterdir())
 

@@ -11,7 +11,7 @@ from noisynet.cli.checks import audit, doctor
 from noisynet.cli.lists import agents, envs, settings
 from noisynet.cli.messages import show
 from noisynet.cli.runs import evaluate, list_runs, show_run, watch
-from noisynet.cli.share import export
+from noisynet.cli.share import export, push
 from noisynet.cli.studies import paper, report, sweep
 from noisynet.cli.train import train
 
@@ -39,7 +39,7 @@ def main(
     """Options without a command."""
 
 
-_RUNS = (train, evaluate, watch, audit, sweep, report, paper, export)
+_RUNS = (train, evaluate, watch, audit, sweep, report, paper, export, push)
 for command in (*_RUNS, agents, envs, settings):
     app.command()(command)
 app.command(name="runs")(list_runs)

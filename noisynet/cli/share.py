@@ -1,19 +1,24 @@
-"""Commands that take an agent elsewhere: export."""
+"""Commands that take an agent elsewhere: export and push."""
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from noisynet.cli.messages import fail, failing, say, show
+from noisynet.cli.options import Run
 
 if TYPE_CHECKING:
     from noisynet.api import Agent
 
 Model = Annotated[
-    str, typer.Argument(metavar="RUN|MODEL", help="A run folder, or a file of Agent.save.")
+    str,
+    typer.Argument(
+        metavar="RUN|MODEL", help="A run folder, a file of Agent.save, or hf://user/name."
+    ),
 ]
 
 
@@ -54,6 +59,31 @@ def export(
         f"equal to the agent on {made.observations:,} observations, up to {made.difference:.1g}: "
         f"{made.path}"
     )
+
+
+def push(
+    run: Run,
+    repository: Annotated[
+        str, typer.Argument(metavar="USER/NAME", help="The repository, made if it is missing.")
+    ],
+    video: Annotated[bool, typer.Option(help="Render the best episode.")] = True,
+    private: Annotated[
+        bool, typer.Option("--private", help="Make a new repository private.")
+    ] = False,
+) -> None:
+    """Share a run on the Hugging Face Hub: weights, settings, evaluations, video and model card."""
+    if not re.fullmatch(r"[\w.-]+/[\w.-]+", repository):
+        fail(f"expected a repository as user/name, got {repository!r}", code=2)
+    from noisynet.runs import RunError
+    from noisynet.sharing import push
+
+    with failing(RunError, ValueError, ImportError):
+        pushed = push(run, repository, video=video, private=private)
+    for note in pushed.notes:
+        say(note)
+    for name, size in pushed.files.items():
+        say(f"{name:<20}{size / 1e6:>8.2f} MB")
+    show(f"hf://{repository}")
 
 
 def _load(model: str) -> Agent:

@@ -14,13 +14,13 @@ import typer
 
 from noisynet.cli.messages import failing, say
 from noisynet.cli.options import (
+    TRACKERS,
     Agent,
     Device,
     Environment,
     Out,
     Preset,
     Settings,
-    TRACKERS,
     TensorBoard,
     Track,
     check_choice,

@@ -1,4 +1,4 @@
-"""`noisynet export`."""
+"""`noisynet export` and `noisynet push`."""
 
 from __future__ import annotations
 
@@ -59,3 +59,15 @@ def test_what_is_no_agent_is_named(tmp_path: Path) -> None:
     ended = invoke("export", str(tmp_path / "missing"), "-o", str(tmp_path / "agent.pt2"))
     assert ended.exit_code == 1
     assert "missing" in ended.output
+
+
+def test_push_refuses_a_name_that_is_no_repository(trained: tuple[Path, str]) -> None:
+    ended = invoke("push", str(trained[0]), "name")
+    assert ended.exit_code == 2
+    assert "expected a repository as user/name, got 'name'" in ended.output
+
+
+def test_push_names_a_folder_that_is_no_run(tmp_path: Path) -> None:
+    ended = invoke("push", str(tmp_path), "someone/name")
+    assert ended.exit_code == 1
+    assert "expected a run folder" in ended.output
