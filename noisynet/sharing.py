@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -17,22 +16,9 @@ _CARD_ROWS: Final = 10  # evaluations in the card; the file has all of them
 _VIDEO: Final = "replay.mp4"
 
 
-@dataclass(frozen=True)
-class Pushed:
-    """A repository that was written.
-
-    Attributes:
-        address: of the repository.
-        files: names and sizes in bytes.
-        notes: what was left out, and why.
-    """
-
-    address: str
-    files: dict[str, int]
-    notes: tuple[str, ...]
-
-
-def push(run: Path | str, repository: str, *, video: bool = True, private: bool = False) -> Pushed:
+def push(
+    run: Path | str, repository: str, *, video: bool = True, private: bool = False
+) -> list[str]:
     """Upload the newest checkpoint of a run, for `load("hf://user/name")`.
 
     Args:
@@ -40,6 +26,9 @@ def push(run: Path | str, repository: str, *, video: bool = True, private: bool 
         repository: user/name; it is made if it does not exist.
         video: whether to render the best episode of all evaluations.
         private: whether a new repository is private.
+
+    Returns:
+        What was left out, and why.
 
     Raises:
         RunError: the run has no checkpoint, or the Hub refuses.
@@ -50,11 +39,10 @@ def push(run: Path | str, repository: str, *, video: bool = True, private: bool 
     with tempfile.TemporaryDirectory(prefix="noisynet-") as scratch:
         files = Path(scratch)
         notes = write_repository(Path(run), repository, files, video=video)
-        sizes = {path.name: path.stat().st_size for path in sorted(files.iterdir())}
         config = RunFolder(run).read_config()
         message = f"{config['agent']} on {config['environment']}, seed {config['seed']}"
-        address = upload(files, repository, private=private, message=message)
-    return Pushed(address, sizes, tuple(notes))
+        upload(files, repository, private=private, message=message)
+    return notes
 
 
 def write_repository(run: Path, repository: str, files: Path, *, video: bool = True) -> list[str]:

@@ -51,14 +51,14 @@ def test_the_actions_of_onnxruntime_are_those_of_the_agent(
 ) -> None:
     pytest.importorskip("onnxscript")
     pytest.importorskip(extra)
-    agent = Agent(name, environment, device="cpu", **{"network.hidden": [32]})
+    agent = Agent(name, environment, device="cpu", hidden=[32])
     with make_environment(environment, 1) as game:
         played = random_play(game, 200)
     observations = played if played.shape[1] > 1 else played[:, 0]
     last = list(noisy_layers(agent.network).values())[-1]
     assert last.bias_mu is not None
     with torch.no_grad():  # so that no action is the best of all observations
-        last.bias_mu -= torch.from_numpy(agent.q_values(observations).mean(axis=0))
+        last.bias_mu.sub_(torch.from_numpy(agent.q_values(observations).mean(axis=0)))
     exported = agent.export(tmp_path / "agent.onnx")
     assert exported.inputs == (f"observation: {inputs}",)
     assert exported.outputs == ("action", "q_values")
@@ -177,7 +177,7 @@ def test_the_network_is_written_in_plain_layers(tmp_path: Path) -> None:
     from safetensors import safe_open
     from safetensors.torch import load_file
 
-    agent = Agent("noisynet-dqn", "deep_sea/4", device="cpu", **{"network.hidden": [8]})
+    agent = Agent("noisynet-dqn", "deep_sea/4", device="cpu", hidden=[8])
     path = tmp_path / "network.safetensors"
     made = export_network(agent.network, path)
     assert not noisy_layers(made)

@@ -78,11 +78,8 @@ def push(
     from noisynet.sharing import push
 
     with failing(RunError, ValueError, ImportError):
-        pushed = push(run, repository, video=video, private=private)
-    for note in pushed.notes:
-        say(note)
-    for name, size in pushed.files.items():
-        say(f"{name:<20}{size / 1e6:>8.2f} MB")
+        for note in push(run, repository, video=video, private=private):
+            say(note)
     show(f"hf://{repository}")
 
 

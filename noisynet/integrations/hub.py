@@ -30,11 +30,8 @@ def check_repository(name: str) -> None:
         raise ValueError(f"expected a repository as user/name, got {name!r}")
 
 
-def upload(folder: Path, repository: str, *, private: bool = False, message: str) -> str:
+def upload(folder: Path, repository: str, *, private: bool = False, message: str) -> None:
     """Upload the files of a folder in one commit, and make the repository if it does not exist.
-
-    Returns:
-        The address of the repository.
 
     Raises:
         RunError: the Hub refuses, or cannot be reached.
@@ -46,10 +43,9 @@ def upload(folder: Path, repository: str, *, private: bool = False, message: str
 
     files = sorted(path for path in folder.iterdir() if path.is_file())
     with _hub_errors(f"push to {repository}"):
-        address = api.create_repo(repository, private=private, exist_ok=True)
+        api.create_repo(repository, private=private, exist_ok=True)
         operations = [CommitOperationAdd(path.name, path) for path in files]
         api.create_commit(repository, operations, commit_message=message)
-    return str(address)
 
 
 def download(name: str) -> Path:

@@ -7,7 +7,7 @@ from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any
 
-from noisynet.extras import extra
+from noisynet.extras import import_extra
 from noisynet.integrations.tracker import DEFAULT_PROJECT, Tracker
 
 
@@ -25,9 +25,7 @@ class TrackioTracker(Tracker):
 
     def __init__(self, project: str = DEFAULT_PROJECT) -> None:
         super().__init__(project)
-        with extra("trackio"):
-            import trackio
-        self._trackio: Any = trackio
+        self._trackio: Any = import_extra("trackio", "trackio")
         self._run: Any = None
 
     def _open(self, page: str, settings: dict[str, Any], folder: Path | None) -> int:  # noqa: ARG002

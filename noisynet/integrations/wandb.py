@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
-from noisynet.extras import extra
+from noisynet.extras import import_extra
 from noisynet.integrations.tracker import DEFAULT_PROJECT, Tracker
 
 # The offline store is a log in LevelDB's format: blocks with records of checksum, length and type.
@@ -31,9 +31,7 @@ class WandbTracker(Tracker):
 
     def __init__(self, project: str = DEFAULT_PROJECT) -> None:
         super().__init__(project)
-        with extra("wandb"):
-            import wandb
-        self._wandb: Any = wandb
+        self._wandb: Any = import_extra("wandb", "wandb")
         self._run: Any = None
 
     def _open(self, page: str, settings: dict[str, Any], folder: Path | None) -> int:
@@ -67,12 +65,11 @@ def stored_steps(folder: Path, page: str) -> list[int]:
 
     W&B writes in a process of its own, which loses its last rows when the run is killed.
     """
-    from wandb.proto.wandb_internal_pb2 import Record
-
+    messages: Any = import_extra("wandb.proto.wandb_internal_pb2", "wandb")
     steps = []
     for file in sorted(folder.glob(f"wandb/offline-run-*/run-{page}.wandb")):
         for data in read_log(file.read_bytes()):
-            record = Record.FromString(data)
+            record = messages.Record.FromString(data)
             if record.HasField("history"):
                 steps.append(record.history.step.num)
     return steps

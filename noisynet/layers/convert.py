@@ -218,6 +218,7 @@ def _plain_version(layer: NoisyLinear | NoisyLSTMCell, noise: bool) -> nn.Module
     bias = first.bias_mu is not None
     options: dict[str, Any] = {"device": first.weight_mu.device, "dtype": first.weight_mu.dtype}
     plain: nn.Linear | nn.LSTMCell
+    parts: list[tuple[NoisyLinear, Tensor, Tensor | None]]
     if isinstance(layer, NoisyLinear):
         plain = nn.Linear(layer.in_features, layer.out_features, bias, **options)
         parts = [(layer, plain.weight, plain.bias)]

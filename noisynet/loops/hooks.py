@@ -40,10 +40,11 @@ def tagged(
     it also has the score of its mode.
     """
     if row["kind"] == "evaluation":
-        noisy = isinstance(config.exploration, NoisyWeights | NoisyRollouts)
-        scored = not noisy or row["noise"] == config.exploration.evaluation
-        found = {_SCORE: row["score"]} if scored else {}
-        return found | ({f"evaluation/score_noise_{row['noise']}": row["score"]} if noisy else {})
+        if not isinstance(config.exploration, NoisyWeights | NoisyRollouts):
+            return {_SCORE: row["score"]}
+        found = {f"evaluation/score_noise_{row['noise']}": row["score"]}
+        scored = row["noise"] == config.exploration.evaluation
+        return found | ({_SCORE: row["score"]} if scored else {})
     found = {tag: row[key] for key, tag in _TAGS.items() if row.get(key) is not None}
     found |= {f"sigma/{layer}": sigma for layer, sigma in row["sigma"].items()}
     return found | ({} if steps_per_second is None else {_SPEED: steps_per_second})

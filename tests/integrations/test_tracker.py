@@ -48,7 +48,16 @@ class Killed(BaseException):
 
 # A run of 60 steps: R a row of training metrics, E an evaluation, C a checkpoint, at these steps.
 # The checkpoint before the evaluation at 20 is that of a run which is stopped meanwhile.
-EVENTS = ((0, "C"), (10, "R"), (20, "R"), (20, "C"), (20, "E"), (20, "C"), (30, "R"), (35, "C"))
+EVENTS: tuple[tuple[int, str], ...] = (
+    (0, "C"),
+    (10, "R"),
+    (20, "R"),
+    (20, "C"),
+    (20, "E"),
+    (20, "C"),
+    (30, "R"),
+    (35, "C"),
+)
 EVENTS += ((40, "R"), (40, "E"), (40, "C"), (50, "R"), (60, "R"), (60, "E"), (60, "C"))
 
 
@@ -120,7 +129,11 @@ def test_no_row_after_the_last_checkpoint_is_sent(tmp_path: Path) -> None:
 def test_training_in_memory_is_shown_on_one_page(tmp_path: Path) -> None:
     pages: dict[str, Page] = {}
     tracker = ListTracker(pages)
-    settings = {"evaluation.period_frames": 40, "evaluation.frames": 8, "log_period_steps": 20}
+    settings: dict[str, Any] = {
+        "evaluation.period_frames": 40,
+        "evaluation.frames": 8,
+        "log_period_steps": 20,
+    }
     agent = Agent(
         "noisynet-dqn", "deep_sea/4", compute="torch", starts_steps=10, batch_size=4, **settings
     )
@@ -134,7 +147,11 @@ def test_training_in_memory_is_shown_on_one_page(tmp_path: Path) -> None:
 
 def test_learn_with_a_folder_shows_the_last_row_of_each_call(tmp_path: Path) -> None:
     pages: dict[str, Page] = {}
-    settings = {"evaluation.period_frames": 40, "evaluation.frames": 8, "log_period_steps": 20}
+    settings: dict[str, Any] = {
+        "evaluation.period_frames": 40,
+        "evaluation.frames": 8,
+        "log_period_steps": 20,
+    }
     settings |= {"frames": 100, "threads": 1}
     agent = Agent(
         "noisynet-dqn",

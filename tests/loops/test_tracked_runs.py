@@ -8,6 +8,7 @@ import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -26,7 +27,7 @@ class TrackedRuns:
 
     def kill_and_resume(self, tracker: str, out: Path) -> RunFolder:
         """Train with `--track tracker:kills`, killed in several places and resumed each time."""
-        more = ("--track", f"{tracker}:kills", "--set", "log_period_steps=10")
+        more: tuple[str, ...] = ("--track", f"{tracker}:kills", "--set", "log_period_steps=10")
         more += ("--set", "compute=torch", "--set", "learning.batch_size=8")
         command = self.bench.command("deep_sea", out, *more)
         send = f"noisynet.integrations.{tracker}:{tracker.capitalize()}Tracker._send"
@@ -72,12 +73,11 @@ def logged_rows(folder: RunFolder) -> list[tuple[int, dict[str, float]]]:
 
 def stored_rows(run: Path, page: str) -> list[tuple[int, dict[str, float]]]:
     """Read the rows of a page as W&B has stored them, without its own columns and the speed."""
-    from wandb.proto.wandb_internal_pb2 import Record
-
+    messages: Any = pytest.importorskip("wandb.proto.wandb_internal_pb2")
     found = []
     for file in sorted(run.glob(f"wandb/offline-run-*-{page}/*.wandb")):
         for data in read_log(file.read_bytes()):
-            record = Record.FromString(data)
+            record = messages.Record.FromString(data)
             if record.HasField("history"):
                 items = {
                     "/".join(item.nested_key) or item.key: json.loads(item.value_json)
@@ -137,6 +137,6 @@ def test_a_killed_and_resumed_run_has_each_row_on_its_page_of_mlflow_once(
         for tag, value in numbers.items():
             expected.setdefault(tag, []).append((frames, value))
     assert points == expected
-    tag = page.parent / "tags" / "noisynet.page"
-    assert tag.read_text() == (folder.path / "tracking-id").read_text().strip()
+    named = page.parent / "tags" / "noisynet.page"
+    assert named.read_text() == (folder.path / "tracking-id").read_text().strip()
     assert (page.parent / "params" / "optimiser.learning_rate").exists()
