@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import sys
+import io
 from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any
@@ -29,7 +29,7 @@ class TrackioTracker(Tracker):
         self._run: Any = None
 
     def _open(self, page: str, settings: dict[str, Any], folder: Path | None) -> int:  # noqa: ARG002
-        with redirect_stdout(sys.stderr):  # it prints messages, which are no results of ours
+        with redirect_stdout(io.StringIO()):  # what it prints would disturb the live view
             self._run = self._trackio.init(
                 project=self.project,
                 name=page,
@@ -47,5 +47,5 @@ class TrackioTracker(Tracker):
 
     def _close(self) -> None:
         if self._run is not None:
-            with redirect_stdout(sys.stderr):
+            with redirect_stdout(io.StringIO()):
                 self._trackio.finish()
