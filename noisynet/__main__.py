@@ -1,6 +1,6 @@
 """`python -m noisynet` is the command `noisynet`."""
 
-from noisynet.cli import app
+from noisynet.cli import main
 
 if __name__ == "__main__":
-    app()
+    main()

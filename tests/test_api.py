@@ -169,7 +169,7 @@ def test_progress_is_written_to_standard_error(capsys: pytest.CaptureFixture[str
     agent().learn(60)
     shown = capsys.readouterr()
     assert shown.out == ""
-    assert shown.err.startswith("step 50 of 60, ")
+    assert shown.err.startswith("step 50 of 60  ")
     learnt(agent(), 60)
     assert capsys.readouterr().err == ""
 

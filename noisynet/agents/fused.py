@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from noisynet import config
-from noisynet.agents.update import Learnt, NoiseStreams, ValueNetworks
+from noisynet.agents.update import NORM_PERIOD_UPDATES, Learnt, NoiseStreams, ValueNetworks
 from noisynet.layers import NoisyLinear, noisy_layers
 from noisynet.layers.linear import draw_noise
 from noisynet.networks import (
@@ -79,6 +79,7 @@ class Options(NamedTuple):
     threshold: np.float32  # of the Huber loss; infinite for the squared loss
     trunk_gradient_scale: np.float32  # multiplies the gradient that enters the convolution
     max_gradient_norm: float  # infinite: no clipping
+    norm_period_updates: int  # how often the norm is measured if there is no clipping
     adam: bool  # whether the optimiser is Adam, else centred RMSProp
     learning_rate: float
     decay: float  # ρ of RMSProp
@@ -304,6 +305,7 @@ def _options(settings: config.Config, network: ValueNetwork) -> Options:
         threshold=np.float32(1 if learning.loss == "huber" else np.inf),
         trunk_gradient_scale=np.float32(network.trunk_gradient_scale),
         max_gradient_norm=float(learning.max_gradient_norm or np.inf),
+        norm_period_updates=NORM_PERIOD_UPDATES,
         adam=adam,
         learning_rate=optimiser.learning_rate,
         decay=0.0 if isinstance(optimiser, config.Adam) else optimiser.decay,

@@ -9,7 +9,7 @@ is built, and never changes while it runs.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 import numpy as np
 import torch
@@ -18,6 +18,9 @@ from numpy.typing import NDArray
 from noisynet.layers import held_noise, hold_noise, resample_noise
 from noisynet.networks import ValueNetwork
 from noisynet.replay import TransitionBatch
+
+NORM_PERIOD_UPDATES: Final = 100
+"""How often the norm of a gradient is measured that is not clipped: it costs a pass over memory."""
 
 
 class ObservationSpec(Protocol):
@@ -57,7 +60,8 @@ class Learnt:
         error: target − Q(x, a) [B], or the KL divergence from the target for distributional agents:
             what prioritised replay goes by.
         q_mean: the mean of Q(x, a) over the batch.
-        gradient_norm: before it is clipped; None if `max_gradient_norm` is not set.
+        gradient_norm: before it is clipped; where it is not clipped, measured at every
+            `NORM_PERIOD_UPDATES`th update only and None at all others.
     """
 
     loss: float

@@ -23,6 +23,7 @@ from noisynet.agents.fused import FusedUpdate, is_small
 from noisynet.agents.policy import ValuePolicy
 from noisynet.agents.streams import numpy_stream, torch_stream
 from noisynet.agents.update import (
+    NORM_PERIOD_UPDATES,
     Learnt,
     NoiseStreams,
     NonFiniteLoss,
@@ -241,8 +242,8 @@ class PlainUpdate:
             return learnt
         self.agent.optimiser.zero_grad(set_to_none=True)
         loss.backward()
-        longest = self.agent.config.learning.max_gradient_norm
-        if longest is not None:
+        longest = self.agent.config.learning.max_gradient_norm or math.inf
+        if longest < math.inf or (self.agent.updates + 1) % NORM_PERIOD_UPDATES == 0:
             norm = nn.utils.clip_grad_norm_(self.parameters, longest)
             learnt = replace(learnt, gradient_norm=float(norm))
         self.agent.optimiser.step()

@@ -6,7 +6,7 @@ import shutil
 import sys
 import textwrap
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import NoReturn
 
 import typer
@@ -30,14 +30,15 @@ def show_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
 
 
 def say(text: str) -> None:
-    """Print a message about progress to standard error."""
-    typer.echo(text, err=True)
+    """Print a message about progress to standard error; a full one does not end the command."""
+    with suppress(OSError):
+        typer.echo(text, err=True)
 
 
 def fail(message: str, code: int = 1) -> NoReturn:
     """Print an error and exit: with 2 for a bad command, with 1 for anything else."""
     for line in message.splitlines():
-        typer.echo(f"noisynet: {line}", err=True)
+        say(f"noisynet: {line}")
     raise typer.Exit(code)
 
 

@@ -79,6 +79,7 @@ def train(
     default_name = f"{environment_folder(config.environment)}/{config.agent}/seed-{config.seed}"
     folder_path = out / (name or default_name)
     from noisynet.agents import NonFiniteLoss
+    from noisynet.envs import EnvironmentFailed
     from noisynet.loops import PATIENCE_SECONDS, open_run_folder, try_build
     from noisynet.loops import train as train_run
     from noisynet.runs import EXIT_LOCKED, RunError, RunFolder, RunLocked
@@ -90,7 +91,7 @@ def train(
         # Errors that show only when environment and agent are made come before the run folder.
         with failing(ValueError, ImportError, code=2):
             try_build(config)
-    errors = (RunError, NonFiniteLoss, ImportError, ValueError)
+    errors = (RunError, NonFiniteLoss, EnvironmentFailed, ImportError, ValueError)
     with failing(*errors), failing(RunLocked, code=EXIT_LOCKED):
         folder = open_run_folder(folder_path, config)
         with folder.lock() as lock, _observers(config, folder, tensorboard) as observers:

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from noisynet.envs.deep_sea import DeepSeaEnvironment
     from noisynet.envs.environment import (
         Environment,
+        EnvironmentFailed,
         EnvironmentSpec,
         Step,
         episode_seed,
@@ -54,6 +55,7 @@ __all__ = [
     "AtariEnvironment",
     "DeepSeaEnvironment",
     "Environment",
+    "EnvironmentFailed",
     "EnvironmentLike",
     "EnvironmentSpec",
     "FamilySpec",
@@ -83,7 +85,8 @@ __getattr__ = lazy_attributes(
         "atari": ["AtariEnvironment"],
         "deep_sea": ["DeepSeaEnvironment"],
         "environment": [
-            *("Environment", "EnvironmentSpec", "Step", "episode_seed", "repeats_episodes"),
+            *("Environment", "EnvironmentFailed", "EnvironmentSpec", "Step"),
+            *("episode_seed", "repeats_episodes"),
         ],
         "gym": ["GymEnvironment"],
         "minatar": ["MinAtarEnvironment"],

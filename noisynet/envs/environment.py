@@ -8,6 +8,7 @@ Resuming a run and rendering an old episode to video both depend on this guarant
 from __future__ import annotations
 
 import operator
+import traceback
 import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -59,6 +60,10 @@ class Step(NamedTuple):
     """[N]: the number of lives decreased in this step; always false in games without lives."""
 
 
+class EnvironmentFailed(RuntimeError):  # noqa: N818 — says what happened
+    """The code of an environment failed; the message names it, and the cause is its own error."""
+
+
 class Environment(ABC):
     """N independent environments that are started by seed and stepped together.
 
@@ -93,7 +98,12 @@ class Environment(ABC):
         asked = np.array([seed is not None for seed in checked])
         if not asked.any():
             return self._no_frames()
-        frames = self._start(checked)
+        try:
+            frames = self._start(checked)
+        except (EnvironmentFailed, KeyboardInterrupt):
+            raise
+        except BaseException as error:
+            raise self._failure("reset", error) from error
         frames[~asked] = 0
         self._running |= asked
         self._started |= asked
@@ -109,7 +119,12 @@ class Environment(ABC):
                 f"environments {waiting} of {self.spec.name} have no running episode: expected "
                 "start(seeds) with a seed for each of them before the next send"
             )
-        self._send(checked)
+        try:
+            self._send(checked)
+        except (EnvironmentFailed, KeyboardInterrupt):
+            raise
+        except BaseException as error:
+            raise self._failure("step", error) from error
         self._sent = checked
 
     def recv(self) -> Step:
@@ -117,7 +132,12 @@ class Environment(ABC):
         if self._sent is None:
             raise RuntimeError(f"recv of {self.spec.name} without a send: call send(actions) first")
         actions, self._sent = self._sent, None
-        step = self._recv(actions)
+        try:
+            step = self._recv(actions)
+        except (EnvironmentFailed, KeyboardInterrupt):
+            raise
+        except BaseException as error:
+            raise self._failure("step", error) from error
         self._running &= ~(step.terminated | step.truncated)
         return step
 
@@ -166,6 +186,14 @@ class Environment(ABC):
 
     def _close(self) -> None:  # noqa: B027 — optional
         """Release resources; called once."""
+
+    def _failure(self, doing: str, error: BaseException) -> EnvironmentFailed:
+        """Name the environment, and where its code failed."""
+        where = traceback.extract_tb(error.__traceback__)[-1]
+        return EnvironmentFailed(
+            f"{self.spec.name} failed in {doing}: {type(error).__name__}: {error} "
+            f"({where.filename}, line {where.lineno}). Fix the environment"
+        )
 
     def _no_frames(self) -> NDArray[Any]:
         return np.zeros((self.num_envs, *self.spec.frame_shape), dtype=self.spec.frame_dtype)

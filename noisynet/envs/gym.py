@@ -9,7 +9,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from noisynet.envs.action_names import gymnasium_action_names
-from noisynet.envs.environment import Environment, EnvironmentSpec, Step, check_count
+from noisynet.envs.environment import (
+    Environment,
+    EnvironmentFailed,
+    EnvironmentSpec,
+    Step,
+    check_count,
+)
 from noisynet.envs.gym_games import GameMaker, find_source
 from noisynet.envs.parallel_games import ParallelGames, Results
 from noisynet.envs.raw_observations import RawObservations
@@ -122,6 +128,7 @@ class GymEnvironment(Environment):
         for index, seed in enumerate(seeds):
             if seed is not None:
                 frames[index], _ = self._games[index].reset(seed=seed)
+        self._check_finite("observation", frames)
         return frames
 
     def _send(self, actions: NDArray[np.int64]) -> None:
@@ -131,14 +138,18 @@ class GymEnvironment(Environment):
     def _recv(self, actions: NDArray[np.int64]) -> Step:
         results = self._step_games(actions) if self._parallel is None else self._parallel.recv()
         frames, reward, terminated, truncated = results
-        if not np.isfinite(reward).all():  # the replay buffer would be useless from here on
-            wrong = int(np.flatnonzero(~np.isfinite(reward))[0])
-            raise ValueError(
-                f"expected a finite reward from {self.spec.name}, got {reward[wrong]} after "
-                f"action {actions[wrong] + self.first_action}; fix the environment, or wrap it so "
-                "that rewards are finite"
-            )
+        self._check_finite("reward", reward)
+        self._check_finite("observation", frames)
         return Step(frames, reward, terminated, truncated & ~terminated, np.zeros_like(terminated))
+
+    def _check_finite(self, name: str, values: NDArray[Any]) -> None:
+        """Refuse NaN and infinity: the replay would be useless from here on."""
+        if not np.isfinite(values).all():
+            wrong = values[~np.isfinite(values)][0]
+            raise EnvironmentFailed(
+                f"expected a finite {name} from {self.spec.name}, got {wrong}; fix the "
+                f"environment, or wrap it so that every {name} is finite"
+            )
 
     def _step_games(self, actions: NDArray[np.int64]) -> Results:
         frames = self._no_frames()

@@ -12,6 +12,7 @@ from typing import Any, Final, final
 import gymnasium
 import numpy as np
 
+from noisynet.envs.environment import EnvironmentFailed
 from noisynet.envs.observations import Frames
 
 _PLAYER: Final = "_noisynet_player"
@@ -66,7 +67,7 @@ class SharedObject(gymnasium.Wrapper[Any, Any, Any, Any]):
             self._frame = np.array(self.env.step(action)[0])
         self._actions = actions
         if expected is None or not np.array_equal(self._frame, expected, equal_nan=True):
-            raise ValueError(
+            raise EnvironmentFailed(
                 f"{self._name} did not reproduce its episode of {len(actions)} steps after an "
                 "evaluation on the same object: expected the same observation for the same seed "
                 "and actions. Make reset(seed=...) seed everything random, or pass a function that "

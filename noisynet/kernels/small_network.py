@@ -100,9 +100,9 @@ def optimise(trained: Any, start: Any, d: Any, adam: Any, rates: Any) -> None:
 
 @compiled
 def _step(trained: Any, epsilon: Any, layers: Any, steps: Any, options: Any) -> Any:
-    """Clip the gradient, then one step for every parameter; return the norm, NaN if unlimited."""
+    """Clip the gradient, then one step for every parameter; return the norm if it is measured."""
     gradient, norm, scale, adam = trained.gradient, np.nan, 1.0, options.adam
-    if options.max_gradient_norm < np.inf:
+    if options.max_gradient_norm < np.inf or steps % options.norm_period_updates == 0:
         norm = np.sqrt(_squared_norm(gradient, epsilon, layers))
         if norm > options.max_gradient_norm:
             scale = options.max_gradient_norm / (norm + 1e-6)
@@ -139,7 +139,7 @@ def update(
     importance weights [B]; `steps` is the number of this update, from 1.
 
     Returns:
-        Mean loss; target − Q(x, a) [B], or the KL divergence; mean Q(x, a); norm of the gradient.
+        Mean loss; target − Q(x, a) [B], or the KL divergence; mean Q(x, a); norm or NaN.
     """
     x, y, columns = batch
     theta, atoms, (xi, xi_target, xi_select) = trained.theta, layout.atoms, noise

@@ -198,6 +198,7 @@ class AsyncTrainer:
             if stop() or supervisor.failure:
                 supervisor.request_stop()
             self.poll()
+            self.log.progress(self.steps)
         self._copy_weights()
         if (death := supervisor.failure) is not None:
             more = f"; see {self._errors_path}" if death.traceback else ""

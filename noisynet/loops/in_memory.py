@@ -87,6 +87,7 @@ class MemoryRun:
         with _threads(self.agent, self.spec), closing(self.loop.run()) as ticks:
             for tick in ticks:
                 record_tick(tick, self.loop, self.log)
+                self.log.progress(self.steps)
                 self._evaluate_if_due(stop)
                 if stop() or self.steps >= until_steps:
                     return
@@ -98,7 +99,14 @@ class MemoryRun:
         if due <= self._evaluations:
             return
         started = time.monotonic()
-        modes = evaluation_modes(self.agent, frames, stop=stop, environment=self.source)
+
+        def progress_and_stop() -> bool:
+            self.log.progress(self.steps, evaluating=True)
+            return stop()
+
+        modes = evaluation_modes(
+            self.agent, frames, stop=progress_and_stop, environment=self.source
+        )
         rows = [evaluation_row(frames, noise, result) for noise, result in modes]
         self.log.add_evaluation(rows, time.monotonic() - started)
         self._evaluations = due

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ctypes
+import faulthandler
+import io
 from contextlib import suppress
 from typing import Final
 
@@ -18,13 +20,15 @@ _SMALLEST_LARGE_IMAGE: Final = 36  # pixels; the least that the Nature convoluti
 
 
 def prepare_process() -> None:
-    """Flush denormals and keep freed memory.
+    """Flush denormals, keep freed memory, and name the line of Python in which a crash happens.
 
     Call this before anything is computed: torch's threads inherit the treatment of denormals from
     the thread that starts them, at the first parallel operation.
     """
     torch.set_flush_denormal(True)  # denormal optimiser statistics are many times slower
     _keep_freed_memory()
+    with suppress(AttributeError, OSError, RuntimeError, io.UnsupportedOperation):  # no stderr
+        faulthandler.enable()
 
 
 def has_large_images(spec: EnvironmentSpec) -> bool:

@@ -15,6 +15,7 @@ from noisynet.evaluation import evaluation_modes
 from noisynet.loops import async_actors, off_policy_trainer
 from noisynet.loops.async_actors import WorkersFailed
 from noisynet.loops.run_log import RunLog, evaluation_row
+from noisynet.loops.watchdog import watch_steps
 from noisynet.runs import (
     Checkpoint,
     RunDamaged,
@@ -87,7 +88,8 @@ class Run:
         self.folder.write_status("running", frames=self.frames, score=self.score)
         self.log.start(self.steps, self.config)
         try:
-            finished = self._train()
+            with watch_steps(self.log.idle_seconds, self.log.message):
+                finished = self._train()
         except Exception as error:
             with suppress(StorageError):  # on a full disk the error itself matters more
                 self.folder.write_status("failed", frames=self.frames, reason=str(error))
@@ -107,6 +109,7 @@ class Run:
             self._evaluate_if_due()  # the run may have been killed before its last evaluation
             with closing(self.trainer.advance(self.stop)) as progress:
                 for _ in progress:
+                    self.log.progress(self.steps)
                     self._evaluate_if_due()
                     if self.trainer.checkpoint_is_due:
                         self.checkpoint()
@@ -160,6 +163,7 @@ class Run:
 
     def _poll_and_stop(self) -> bool:
         self.trainer.poll()
+        self.log.progress(self.steps, evaluating=True)
         return self.stop()
 
     # --- checkpoints -----------------------------------------------------------------------------

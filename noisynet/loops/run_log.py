@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 import numpy as np
 
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from noisynet.config import ActorCriticConfig, Config
     from noisynet.evaluation import EvaluationResult
 
+_PROGRESS_SECONDS: Final = 1.0
+
 
 class Observer:
     """Follows a run without changing it; override what you need."""
@@ -25,7 +27,10 @@ class Observer:
         """Training is about to start, in memory if `folder` is None; called before `started`."""
 
     def started(self, frames: int) -> None:
-        """Training starts, or resumes from a checkpoint at `frames`; called first."""
+        """Training starts, or resumes from a checkpoint at `frames`."""
+
+    def progressed(self, frames: int, steps_per_second: float | None) -> None:
+        """About once a second; the speed is None during an evaluation."""
 
     def logged(self, row: dict[str, Any], steps_per_second: float) -> None:
         """A row of training metrics was written."""
@@ -73,16 +78,32 @@ class RunLog:
         self._lengths: list[int] = []
         self._finished_episodes = 0
         self._clock = (time.monotonic(), 0)
+        self._stepped_at = self._progressed_at = 0.0
 
     def start(self, steps: int, config: Config | ActorCriticConfig) -> None:
         """Tell the observers that training starts at `steps`."""
         self._notify(lambda observer: observer.opened(config, self.folder))
         self._notify(lambda observer: observer.started(steps * self.frames_per_step))
+        self._stepped_at = time.monotonic()
         self.restart_clock(steps)
+
+    def idle_seconds(self) -> float:
+        """The time since the last step of training or of an evaluation."""
+        return time.monotonic() - self._stepped_at
 
     def restart_clock(self, steps: int) -> None:
         """Exclude the time until now from the training speed."""
         self._clock = (time.monotonic(), steps)
+
+    def progress(self, steps: int, *, evaluating: bool = False) -> None:
+        """Tell the observers where the run is, if a second has passed; called at every step."""
+        now, (then, steps_then) = time.monotonic(), self._clock
+        self._stepped_at = now
+        if now - self._progressed_at < _PROGRESS_SECONDS:
+            return
+        self._progressed_at = now
+        speed = None if evaluating else (steps - steps_then) / max(1e-9, now - then)
+        self._notify(lambda observer: observer.progressed(steps * self.frames_per_step, speed))
 
     def message(self, text: str) -> None:
         """Show a message to the user."""

@@ -6,7 +6,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from statistics import fmean
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from rich.console import Console, Group
 from rich.live import Live
@@ -29,22 +29,45 @@ _SYMBOLS: Final = {
 
 
 class Lines(Observer):
-    """Prints evaluations, messages and, once a minute, the progress; for output to a file."""
+    """Prints evaluations, messages and, once a minute, the progress; for output to a file.
+
+    Args:
+        total: frames or steps at the end.
+        say: prints a line.
+        unit: what `total` counts.
+        frames_per_unit: frames of the environment per `unit`.
+        clock: the time in seconds.
+    """
 
     def __init__(
         self,
-        frames: int,
+        total: int,
         say: Callable[[str], None],
+        *,
+        unit: Literal["frame", "step"] = "frame",
+        frames_per_unit: int = 1,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._frames, self._say, self._clock = frames, say, clock
-        self._said_at = clock()
+        self._total, self._say, self._clock = total, say, clock
+        self._unit, self._frames_per_unit = unit, frames_per_unit
+        self._said_at, self._said = clock(), True
+        self._frames, self._speed, self._numbers = 0, "", list[str]()
+
+    def started(self, frames: int) -> None:
+        """Count the first minute from here."""
+        self._frames, self._said_at = frames, self._clock()
+
+    def progressed(self, frames: int, steps_per_second: float | None) -> None:
+        """Print the progress if a minute has passed since the last line."""
+        self._frames, self._said = frames, False
+        self._speed = "evaluating" if steps_per_second is None else _speed(steps_per_second)
+        if self._clock() - self._said_at >= LINE_SECONDS:
+            self.close()
 
     def logged(self, row: dict[str, Any], steps_per_second: float) -> None:
-        """Print the progress if a minute has passed since the last line."""
-        if self._clock() - self._said_at >= LINE_SECONDS:
-            done = f"frame {row['frames']:,} of {self._frames:,}"
-            self._print("  ".join([done, f"{steps_per_second:,.0f} steps/s", *_numbers(row)]))
+        """Keep the metrics for the next line."""
+        self._numbers = _numbers(row)
+        self.progressed(row["frames"], steps_per_second)
 
     def evaluated(self, row: dict[str, Any]) -> None:
         """Print the score."""
@@ -53,6 +76,13 @@ class Lines(Observer):
     def noted(self, message: str) -> None:
         """Print the message."""
         self._print(message)
+
+    def close(self) -> None:
+        """Print the progress, if it was not printed yet."""
+        if not self._said:
+            done = f"{self._unit} {self._frames // self._frames_per_unit:,} of {self._total:,}"
+            self._print("  ".join([done, self._speed, *self._numbers]))
+            self._said = True
 
     def _print(self, line: str) -> None:
         self._say(line)
@@ -67,12 +97,12 @@ class Terminal(Observer):
         self._progress = Progress(
             TextColumn("{task.completed:,}/{task.total:,} frames"),
             BarColumn(None),
-            TextColumn("{task.fields[speed]} steps/s"),
+            TextColumn("{task.fields[speed]}"),
             TimeRemainingColumn(),
             console=self._console,
             expand=True,
         )
-        self._task = self._progress.add_task("", total=frames, speed="-")
+        self._task = self._progress.add_task("", total=frames, speed="")
         self._numbers, self._workers = "", ""
         self._live = Live(self._progress, console=self._console)
 
@@ -88,10 +118,14 @@ class Terminal(Observer):
         """Move the bar."""
         self._progress.update(self._task, completed=frames)
 
+    def progressed(self, frames: int, steps_per_second: float | None) -> None:
+        """Move the bar."""
+        speed = "evaluating" if steps_per_second is None else _speed(steps_per_second)
+        self._progress.update(self._task, completed=frames, speed=speed)
+
     def logged(self, row: dict[str, Any], steps_per_second: float) -> None:
         """Move the bar and show the latest metrics."""
-        speed = f"{steps_per_second:,.0f}"
-        self._progress.update(self._task, completed=row["frames"], speed=speed)
+        self.progressed(row["frames"], steps_per_second)
         self._numbers = "  ".join(_numbers(row))
         self._refresh()
 
@@ -112,6 +146,10 @@ class Terminal(Observer):
     def noted(self, message: str) -> None:
         """Print the message above the progress bar."""
         self._console.print(message, highlight=False, markup=False, soft_wrap=True)
+
+
+def _speed(steps_per_second: float) -> str:
+    return f"{steps_per_second:,.0f} steps/s"
 
 
 def _numbers(row: dict[str, Any]) -> list[str]:

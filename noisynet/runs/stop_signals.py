@@ -6,6 +6,7 @@ import signal
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from typing import Any
 
 
 class StopRequest:
@@ -13,11 +14,20 @@ class StopRequest:
 
     def __init__(self, *, interrupt_twice: bool = False) -> None:
         self.received: list[int] = []
-        self._interrupt_twice = interrupt_twice
+        self.handled: list[int] = []
+        self._interrupt_twice, self._handler = interrupt_twice, self.receive
 
     def __call__(self) -> bool:
-        """Whether to save and exit."""
+        """Whether to save and exit; handlers that an environment has replaced are restored."""
+        for number in self.handled:
+            if signal.getsignal(number) is not self._handler:
+                signal.signal(number, self._handler)
         return bool(self.received)
+
+    def install(self, number: int) -> Any:
+        """Handle a signal from now on; return the handler before."""
+        self.handled.append(number)
+        return signal.signal(number, self._handler)
 
     @property
     def signal(self) -> int | None:
@@ -50,9 +60,10 @@ def stop_on_signals(
     if threading.current_thread() is threading.main_thread():
         for number in numbers:
             if number != signal.SIGHUP or signal.getsignal(number) is not signal.SIG_IGN:
-                before[number] = signal.signal(number, request.receive)
+                before[number] = request.install(number)
     try:
         yield request
     finally:
+        request.handled.clear()
         for number, handler in before.items():
             signal.signal(number, handler)

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from noisynet.agents import NonFiniteLoss, ValueAgent
+from noisynet.agents.update import NORM_PERIOD_UPDATES
 from noisynet.config import VALUE_AGENTS
 from noisynet.layers import held_noise, noise_off, noisy_layers, resample_noise
 from noisynet.losses import double_q_target, huber, q_learning_target, squared, td_error
@@ -443,6 +444,17 @@ def test_an_update_measures_the_mean_value_and_the_norm_of_its_gradient(
         q = unclipped.online(torch.from_numpy(batch.x))  # with the ξ of the update
     taken = q.gather(1, torch.from_numpy(batch.action)[:, None])
     assert learnt.q_mean == pytest.approx(float(taken.mean()), rel=1e-4, abs=1e-6)
+
+
+@pytest.mark.parametrize("compute", ["torch", "auto"])
+def test_the_norm_of_a_gradient_that_is_not_clipped_is_measured_now_and_then(compute: str) -> None:
+    agent = make("dqn", f"compute={compute}", "optimiser.learning_rate=1e-12")
+    clipped = make("dqn", f"compute={compute}", "learning.max_gradient_norm=1e6")
+    batch = make_batch()
+    norms = [agent.learn(batch).gradient_norm for _ in range(2 * NORM_PERIOD_UPDATES)]
+    measured = [number for number, norm in enumerate(norms, 1) if norm is not None]
+    assert measured == [NORM_PERIOD_UPDATES, 2 * NORM_PERIOD_UPDATES]
+    assert norms[-1] == pytest.approx(clipped.learn(batch).gradient_norm, rel=1e-4)
 
 
 def test_sync_target_copies_weights_and_not_noise() -> None:

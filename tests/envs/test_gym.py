@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from noisynet.agents import ValueAgent
 from noisynet.config import build_config
-from noisynet.envs import GymEnvironment, make_environment
+from noisynet.envs import EnvironmentFailed, GymEnvironment, make_environment
 
 PROBE = "noisynet-test/Probe-v0"
 
@@ -203,8 +203,8 @@ def test_a_reward_that_is_not_finite_is_named(
     with probe(box((1,), np.float32), [0.0]) as env:
         env.start([1])
         monkeypatch.setattr(Probe, "step", lambda *_: ([0.0], reward, False, False, {}))
-        message = rf"expected a finite reward from gym/{PROBE}, got {reward} after action 1; fix"
-        with pytest.raises(ValueError, match=message):
+        message = rf"expected a finite reward from gym/{PROBE}, got {reward}; fix"
+        with pytest.raises(EnvironmentFailed, match=message):
             env.step(np.array([1]))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from noisynet.envs import make_environment, release_object
+from noisynet.envs import EnvironmentFailed, make_environment, release_object
 
 from .custom_environments import Corridor, Unseeded
 
@@ -59,7 +59,7 @@ def test_an_object_that_does_not_repeat_its_episode_is_reported() -> None:
         first.start([1])
         first.step(np.array([1]))
         second.start([1])
-        with pytest.raises(ValueError, match=r"object/Unseeded did not reproduce .* 1 steps"):
+        with pytest.raises(EnvironmentFailed, match=r"object/Unseeded did not .* 1 steps"):
             first.step(np.array([1]))
 
 

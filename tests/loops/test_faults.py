@@ -48,10 +48,10 @@ def _flip_all(path: Path) -> None:
 @pytest.mark.parametrize(
     ("fault", "clip", "message", "within"),
     [
-        ("Nan-v0", "false", "expected a finite reward from {name}, got nan after action ", 0),
-        ("Nan-v0", "true", "expected a finite reward from {name}, got nan after action ", 0),
-        ("Infinite-v0", "false", "expected a finite reward from {name}, got inf after action ", 0),
-        ("Infinite-v0", "true", "expected a finite reward from {name}, got inf after action ", 0),
+        ("Nan-v0", "false", "expected a finite reward from {name}, got nan; fix ", 0),
+        ("Nan-v0", "true", "expected a finite reward from {name}, got nan; fix ", 0),
+        ("Infinite-v0", "false", "expected a finite reward from {name}, got inf; fix ", 0),
+        ("Infinite-v0", "true", "expected a finite reward from {name}, got inf; fix ", 0),
         # Each can be stored, but the sum over a batch with four of them is infinite.
         ("Huge-v0", "false", "expected a finite loss at update ", 30),
     ],

@@ -87,10 +87,15 @@ def test_tensorboard_writes_nothing_before_the_run_starts(tmp_path: Path) -> Non
 def test_every_agent_has_its_score_return_length_and_settings_under_the_same_tags(
     agent: str, tmp_path: Path
 ) -> None:
-    settings = ["frames=120", "network.hidden=[8]", "log_period_steps=40", "evaluation.frames=40"]
-    settings += (
-        ["workers=1"] if agent == "a3c" else ["learning.starts_steps=20", "learning.batch_size=4"]
-    )
+    settings = ["frames=160", "network.hidden=[8]", "log_period_steps=40", "evaluation.frames=40"]
+    if agent == "a3c":
+        settings += ["workers=1"]
+    else:
+        settings += [
+            "learning.starts_steps=20",
+            "learning.batch_size=4",
+            "learning.update_period_steps=1",
+        ]
     config = build_config(agent, "deep_sea/4", settings=settings)
     folder = open_run_folder(tmp_path / "run", config)
     board = TensorBoard(folder, config)
@@ -99,13 +104,13 @@ def test_every_agent_has_its_score_return_length_and_settings_under_the_same_tag
     board.close()
     found = curves(folder.path)
     ((frames, score),) = found["evaluation/score"]
-    assert frames == 120
+    assert frames == 160
     assert outcome.score == pytest.approx(score)
     common = {"return", "return_mean_100", "length_mean_100", "loss", "steps_per_second"}
+    common |= {"gradient_norm"}
     assert {f"train/{name}" for name in common} <= set(found)
-    assert found["train/length_mean_100"][-1] == (120, 4.0)
+    assert found["train/length_mean_100"][-1] == (160, 4.0)
     assert ("train/epsilon" in found) == (agent == "dqn")
-    assert ("train/gradient_norm" in found) == (agent == "a3c")
     noisy = {tag for tag in found if tag.startswith(("sigma/", "evaluation/score_noise_"))}
     assert bool(noisy) == (agent == "noisynet-dqn")
     events: Any = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")

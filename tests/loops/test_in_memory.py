@@ -9,7 +9,7 @@ import torch
 
 from noisynet.agents import ValueAgent
 from noisynet.config import build_config
-from noisynet.envs import make_environment
+from noisynet.envs import EnvironmentFailed, make_environment
 from noisynet.loops import Observer
 from noisynet.loops.in_memory import MemoryRun
 
@@ -32,6 +32,14 @@ class Seen(Observer):
         self.events.append((f"evaluated {row['noise']}", row["frames"]))
 
 
+class Progress(Observer):
+    def __init__(self) -> None:
+        self.told: list[tuple[int, bool]] = []
+
+    def progressed(self, frames: int, steps_per_second: float | None) -> None:
+        self.told.append((frames, steps_per_second is None))
+
+
 def make(*settings: str) -> MemoryRun:
     config = build_config("noisynet-dqn", "deep_sea/4", settings=[*SETTINGS, *settings])
     environment = make_environment("deep_sea/4", config.num_envs)
@@ -46,6 +54,17 @@ def test_observers_are_told_as_in_a_run() -> None:
     run.train(45, 45, [seen])
     modes = [("evaluated on", 40), ("evaluated off", 40)]
     assert seen.events == [("started", 25), ("logged", 30), ("logged", 40), *modes]
+
+
+def test_the_progress_is_told_while_training_and_during_an_evaluation(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("noisynet.loops.run_log._PROGRESS_SECONDS", 0.0)
+    run, progress = make(), Progress()
+    run.train(45, 45, [progress])
+    training = [frames for frames, evaluating in progress.told if not evaluating]
+    assert training == list(range(1, 46))
+    assert progress.told.count((40, True)) == 2 * 8  # at every step, with noise and without
 
 
 def test_it_returns_at_the_step_asked_for_and_goes_on_from_there() -> None:
@@ -84,5 +103,5 @@ def test_an_error_of_the_environment_is_raised(monkeypatch: pytest.MonkeyPatch) 
         raise ValueError("broken")
 
     monkeypatch.setattr(run.loop.environment, "_recv", fail)
-    with pytest.raises(ValueError, match="broken"):
+    with pytest.raises(EnvironmentFailed, match="deep_sea/4 failed in step: ValueError: broken"):
         run.train(10, 10)

@@ -157,6 +157,22 @@ def test_a_run_evaluates_saves_and_finishes(bed: Bed, monkeypatch: pytest.Monkey
     assert bed.messages.texts == ["started at 0"]
 
 
+def test_the_progress_is_told_while_training_and_during_evaluations(
+    bed: Bed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told = list[tuple[int, bool]]()
+
+    def progress(log: RunLog, steps: int, *, evaluating: bool = False) -> None:
+        told.append((steps, evaluating))
+
+    monkeypatch.setattr(RunLog, "progress", progress)
+    with bed.run() as run:
+        run.run()
+    assert sorted({steps for steps, evaluating in told if not evaluating})[-1] == 50
+    assert {steps for steps, evaluating in told if evaluating} == {20, 40, 50}
+    assert sum(evaluating for _, evaluating in told) == 6 * 8  # at every step
+
+
 def test_a_stopped_run_is_saved_at_once_and_resumed(bed: Bed) -> None:
     with bed.run(stop=lambda trainer: trainer.steps == 17) as run:
         outcome = run.run()

@@ -155,3 +155,24 @@ def _evaluate(log: RunLog, frames: int) -> None:
     write_traces(log.folder.traces_path, frames, [trace], noise="on")
     row = {"kind": "evaluation", "frames": frames, "noise": "on", "score": 1.0}
     log.add_evaluation([row], seconds=1.0)
+
+
+def test_the_progress_is_told_about_once_a_second_with_the_speed_since_the_last_row(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    told, now = list[tuple[int, float | None]](), [100.0]
+
+    class Progress(Observer):
+        def progressed(self, frames: int, steps_per_second: float | None) -> None:
+            told.append((frames, steps_per_second))
+
+    monkeypatch.setattr("noisynet.loops.run_log.time.monotonic", lambda: now[0])
+    log = RunLog(None, 4, 1_000, [Progress()])
+    log.start(0, configure())
+    for step in range(1, 26):
+        now[0] += 0.125
+        log.progress(step)
+    assert told == [(4, 8.0), (36, 8.0), (68, 8.0), (100, 8.0)]
+    now[0] += 10
+    log.progress(25, evaluating=True)
+    assert told[4:] == [(100, None)]

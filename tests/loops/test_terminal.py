@@ -39,10 +39,20 @@ def test_plain_lines_have_messages_evaluations_and_the_progress_once_a_minute() 
     assert printed == ["resuming", "frame 9: score 1.00 with noise off, 1 episodes"]
     for now[0] in (59.0, 60.0, 100.0, 119.0, 121.0):
         lines.logged(ROW, 1234.5)
-    assert printed[2:] == 2 * [
-        "frame 13,450,000 of 200,000,000  1,234 steps/s  return -20.5  mean -19.9  "
-        "loss 0.0123  Σ̄ 0.0200"
-    ]
+    numbers = "return -20.5  mean -19.9  loss 0.0123  Σ̄ 0.0200"
+    assert printed[2:] == 2 * [f"frame 13,450,000 of 200,000,000  1,234 steps/s  {numbers}"]
+
+
+def test_there_is_a_line_a_minute_without_rows_and_during_an_evaluation() -> None:
+    printed, now = list[str](), [0.0]
+    lines = Lines(1_000, printed.append, unit="step", frames_per_unit=4, clock=lambda: now[0])
+    lines.started(0)
+    for now[0] in range(150):
+        lines.progressed(40 * int(now[0]), 10.0 if now[0] < 100 else None)
+    assert printed == ["step 600 of 1,000  10 steps/s", "step 1,200 of 1,000  evaluating"]
+    lines.close()
+    lines.close()
+    assert [line.split()[1] for line in printed] == ["600", "1,200", "1,490"]
 
 
 def test_the_line_of_workers_has_a_symbol_for_each_and_lists_deaths() -> None:

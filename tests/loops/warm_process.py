@@ -71,9 +71,9 @@ def _run(order: dict[str, Any]) -> NoReturn:
         else:
             _signal_at_calls(number, event, moments)
     try:
-        from noisynet.cli import app
+        from noisynet.cli import main as command
 
-        app()
+        command()
         code = 0
     except SystemExit as leaving:
         code = leaving.code if isinstance(leaving.code, int) else int(leaving.code is not None)

@@ -55,3 +55,14 @@ def test_outside_the_main_thread_no_handler_is_installed() -> None:
     thread.join()
     assert not made[0]()
     assert signal.getsignal(signal.SIGTERM) is before
+
+
+def test_a_handler_that_was_replaced_is_restored() -> None:
+    before = signal.getsignal(signal.SIGTERM)
+    with stop_on_signals() as request:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        assert not request()
+        signal.raise_signal(signal.SIGTERM)
+        assert request()
+    assert signal.getsignal(signal.SIGTERM) is before
+    assert not request.handled
