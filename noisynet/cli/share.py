@@ -84,6 +84,8 @@ def push(
 
 
 def _load(model: str) -> Agent:
+    if not model.startswith("hf://") and not Path(model).exists():
+        fail(f"expected a run folder or a file of Agent.save, {model} does not exist", code=2)
     from noisynet.api import load
     from noisynet.runs import RunError
 

@@ -56,9 +56,13 @@ def test_other_endings_are_refused(arguments: tuple[str, ...], message: str) -> 
 
 
 def test_what_is_no_agent_is_named(tmp_path: Path) -> None:
-    ended = invoke("export", str(tmp_path / "missing"), "-o", str(tmp_path / "agent.pt2"))
-    assert ended.exit_code == 1
-    assert "missing" in ended.output
+    missing = invoke("export", str(tmp_path / "missing"), "-o", str(tmp_path / "agent.pt2"))
+    assert missing.exit_code == 2
+    assert "missing does not exist" in missing.output
+    (tmp_path / "text").write_text("no agent")
+    other = invoke("export", str(tmp_path / "text"), "-o", str(tmp_path / "agent.pt2"))
+    assert other.exit_code == 1
+    assert "expected a file that Agent.save wrote" in other.output
 
 
 def test_push_refuses_a_name_that_is_no_repository(trained: tuple[Path, str]) -> None:
