@@ -22,8 +22,8 @@ check: $(INSTALLED)
 test-slow: $(INSTALLED) ## the tests marked slow: every game, learning, exhaustive faults; hours
 	$(BIN)/python -m pytest -m slow --timeout=3600
 
-# SB3, PFRL, TIANSHOU, TORCHRL and JAX: Python interpreters that have these libraries. Without them the
-# committed results are kept. BEFORE: a checkout of another version, which takes part. See benchmarks/README.md.
+# SB3, PFRL, TIANSHOU, TORCHRL, JAX and AGILERL: Python interpreters that have these libraries; CLEANRL: a checkout.
+# Without them the committed results are kept. BEFORE: a checkout of another version, which takes part. See benchmarks/README.md.
 option = $(if $(2),--$(1) $(2))
 bench: $(INSTALLED) ## every benchmark, one after the other; with peers: make bench SB3=… PFRL=… TIANSHOU=… TORCHRL=… JAX=…
 	PYTHONPATH=. $(or $(PFRL),$(BIN)/python) benchmarks/layers.py
@@ -38,6 +38,7 @@ bench: $(INSTALLED) ## every benchmark, one after the other; with peers: make be
 	$(BIN)/python benchmarks/replay.py
 	$(BIN)/python benchmarks/checkpoint.py
 	$(BIN)/python benchmarks/report.py
+	$(BIN)/python benchmarks/audit_libraries.py $(call option,pfrl,$(PFRL)) $(call option,agilerl,$(AGILERL)) $(call option,cleanrl,$(CLEANRL))
 	$(BIN)/python benchmarks/tables.py --write
 
 format: $(INSTALLED)

@@ -1,7 +1,7 @@
-"""The Markdown tables of benchmarks/README.md, from the files in `results/`.
+"""The Markdown tables of `PAGES`, from the files in `results/`.
 
 python benchmarks/tables.py            # prints them
-python benchmarks/tables.py --write    # writes them into README.md
+python benchmarks/tables.py --write    # writes them into the pages
 """
 
 from __future__ import annotations
@@ -15,6 +15,8 @@ from typing import Any, Final
 
 RESULTS = Path(__file__).parent / "results"
 README = Path(__file__).parent / "README.md"
+ROOT = Path(__file__).parent.parent
+PAGES = (README, ROOT / "docs" / "audit.md", ROOT / "README.md")
 _BLOCK: Final = re.compile(r"(?<=<!-- results: )(\w+)( -->\n).*?(?=<!-- end -->)", re.DOTALL)
 
 Report = Mapping[str, Any]
@@ -223,6 +225,69 @@ def report_cost(report: Report) -> list[str]:
     return [table(header, [[f"{report[key]:,}" for key in keys]])]
 
 
+def failed(entry: Report | None) -> str:
+    """How many questions a layer or an agent fails, of those that apply."""
+    if entry is None:
+        return "–"
+    answers = [check["passed"] for check in entry["checks"]]
+    return f"{answers.count(False)} of {len(answers) - answers.count(None)}"
+
+
+def audit_heads(libraries: Mapping[str, Report]) -> list[str]:
+    """A heading for each library; those that were read have an asterisk."""
+    heads = [
+        name if name == "noisynet" else f"{name} {libraries[name]['version']}" for name in libraries
+    ]
+    read = ["layer" not in found for found in libraries.values()]
+    return [head + r"\*" * mark for head, mark in zip(heads, read, strict=True)]
+
+
+def audit_brief(report: Report) -> list[str]:
+    """How many questions each library fails."""
+    libraries = report["libraries"]
+    rows = [
+        [title, *(failed(found.get(kind)) for found in libraries.values())]
+        for title, kind in {"layer alone": "layer", "agent": "agent"}.items()
+    ]
+    return [table(["failed questions", *audit_heads(libraries)], rows)]
+
+
+def audit(report: Report) -> list[str]:
+    """The answer of each library's agent to each question."""
+    libraries = report["libraries"]
+    answers = {
+        name: {check["question"]: check["passed"] for check in found["agent"]["checks"]}
+        for name, found in libraries.items()
+    }
+    words = {True: "pass", False: "**fail**", None: "–"}
+    questions = answers["pfrl" if "pfrl" in answers else next(iter(answers))]
+    rows = [
+        [question, *(words[found.get(question)] for found in answers.values())]
+        for question in questions
+    ]
+    for title, kind in {"failed, agent": "agent", "failed, layer alone": "layer"}.items():
+        rows.append([title, *(failed(found.get(kind)) for found in libraries.values())])
+    return [table(["", *audit_heads(libraries)], rows)]
+
+
+def audit_evidence(report: Report) -> list[str]:
+    """What was audited of each library, and the evidence of what failed."""
+    libraries = report["libraries"]
+    found = []
+    for head, library in zip(audit_heads(libraries), libraries.values(), strict=True):
+        agent = library["agent"]
+        found.append(f"**{head}**, {agent['name']}: {agent['driven']}.")
+        failures = [check for check in agent["checks"] if check["passed"] is False]
+        lines = [f"- {check['question']}: {shortened(check['evidence'])}" for check in failures]
+        found.append("\n".join(lines))
+    return found
+
+
+def shortened(evidence: str, length: int = 200) -> str:
+    """The beginning of a long list."""
+    return evidence if len(evidence) <= length else f"{evidence[:length].rsplit(' ', 1)[0]} …"
+
+
 RENDERERS: Final[dict[str, Callable[[Report], list[str]]]] = {
     "layers": layers,
     "train_step": train_step,
@@ -235,32 +300,38 @@ RENDERERS: Final[dict[str, Callable[[Report], list[str]]]] = {
     "replay": replay,
     "checkpoint": checkpoint,
     "report": report_cost,
+    "audit": audit,
+    "audit_brief": audit_brief,
+    "audit_evidence": audit_evidence,
 }
-"""The tables of each script, in the order of README.md."""
+"""The tables of each script, by the name of their block in a page."""
 
 
 def render(name: str, results: Path = RESULTS) -> str:
     """The tables of a script's results; a sentence if there are none."""
-    path = results / f"{name}.json"
+    file = "audit" if name.startswith("audit") else name
+    path = results / f"{file}.json"
     if not path.exists():
-        return f"Not measured yet: run `python benchmarks/{name}.py`.\n"
+        script = "audit_libraries" if file == "audit" else name
+        return f"Not measured yet: run `python benchmarks/{script}.py`.\n"
     report = json.loads(path.read_text())
     blocks = [*RENDERERS[name](report), conditions(report)]
     return "\n\n".join(block for block in blocks if block) + "\n"
 
 
 def updated(readme: str, results: Path = RESULTS) -> str:
-    """The text of README.md with every block between "results: name" and "end" rendered anew."""
+    """The text of a page with every block between "results: name" and "end" rendered anew."""
     return _BLOCK.sub(lambda match: f"{match[1]}{match[2]}{render(match[1], results)}", readme)
 
 
 def main() -> None:
-    """Print the tables, or write them into README.md."""
-    parser = argparse.ArgumentParser(description="The tables of benchmarks/README.md")
-    parser.add_argument("--write", action="store_true", help="write them into README.md")
+    """Print the tables, or write them into the pages."""
+    parser = argparse.ArgumentParser(description="The tables of the benchmarks")
+    parser.add_argument("--write", action="store_true", help="write them into the pages")
     if parser.parse_args().write:
-        README.write_text(updated(README.read_text()))
-        print(f"written to {README}")
+        for page in PAGES:
+            page.write_text(updated(page.read_text()))
+            print(f"written to {page}")
         return
     for name in RENDERERS:
         print(f"## {name}.py\n\n{render(name)}")

@@ -1,10 +1,12 @@
-"""Optional dependencies: imported on first use; errors name the pip line."""
+"""Imports that may fail: optional dependencies, and modules of your own."""
 
 from __future__ import annotations
 
 import importlib
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from types import ModuleType
 
 
@@ -30,3 +32,29 @@ def import_extra(module: str, name: str) -> ModuleType:
     """
     with extra(name):
         return importlib.import_module(module)
+
+
+def import_own(module: str, expected: str, given: str) -> ModuleType:
+    """Import a module of the current folder, or an installed one, that the user named in `given`.
+
+    The folder is searched whichever way Python was started. It comes last on the path, so that a
+    file there hides nothing that is installed. Messages say which form of `given` was expected.
+
+    Raises:
+        ValueError: the module does not exist.
+        ImportError: it exists and fails.
+    """
+    folder = str(Path.cwd())
+    if folder not in sys.path and "" not in sys.path:
+        sys.path.append(folder)
+    try:
+        return importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        if error.name is None or not f"{module}.".startswith(f"{error.name}."):
+            raise ImportError(f"the module of {given} needs another: {error}") from error
+        raise ValueError(
+            f"expected {expected} with a module in {folder} or installed, got {given!r} ({error})"
+        ) from error
+    except Exception as error:
+        failure = f"{type(error).__name__}: {error}"
+        raise ImportError(f"the module of {given} cannot be imported: {failure}") from error

@@ -40,6 +40,7 @@ MAY_IMPORT = {
     "experiments": {"envs", "extras", "runs", "config", "lazy"},
     "reports": {"envs", "extras", "lazy", "runs", "paper"},
     "integrations": {"audit", "config", "extras", "layers", "loops", "runs"},
+    "pytest_plugin": {"audit", "integrations"},
     "config": {"paper", "envs"},
     "callbacks": {"loops"},
     "export": {"agents", "envs", "evaluation", "extras", "layers"},

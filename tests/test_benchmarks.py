@@ -17,6 +17,7 @@ import pytest
 from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
+from noisynet import NoisyLinear, check_noise
 from noisynet.config import build_config
 
 BENCHMARKS = Path(__file__).parent.parent / "benchmarks"
@@ -364,12 +365,12 @@ def tables() -> ModuleType:
     return importlib.import_module("tables")
 
 
-def test_the_tables_of_the_readme_are_those_of_the_results(tables: ModuleType) -> None:
+def test_the_tables_of_the_pages_are_those_of_the_results(tables: ModuleType) -> None:
     """Run `python benchmarks/tables.py --write` if this fails."""
-    readme = tables.README.read_text()
-    assert tables.updated(readme) == readme
+    pages = [page.read_text() for page in tables.PAGES]
+    assert [tables.updated(page) for page in pages] == pages
     for name in tables.RENDERERS:
-        assert f"<!-- results: {name} -->" in readme
+        assert f"<!-- results: {name} -->" in "".join(pages)
 
 
 def test_results_become_a_table(tables: ModuleType, tmp_path: Path) -> None:
@@ -404,3 +405,71 @@ def test_results_become_a_table(tables: ModuleType, tmp_path: Path) -> None:
 def test_a_benchmark_without_results_says_how_to_run_it(tables: ModuleType, tmp_path: Path) -> None:
     text = tables.render("train_step", tmp_path)
     assert text == "Not measured yet: run `python benchmarks/train_step.py`.\n"
+
+
+# --- the audit of other libraries -----------------------------------------------------------------
+
+HANDED = """
+import json
+check = {"question": "is it noisy", "passed": False, "evidence": "0 of 8"}
+entry = {"name": "layer", "driven": "by hand", "passed": False, "checks": [check]}
+print("a library's greeting")
+print(json.dumps({"version": "1.2", "layer": entry, "agent": entry}))
+"""
+
+
+def test_audits_are_collected_and_cited_only_if_all_libraries_take_part(
+    cited: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    script = load("audit_libraries", cited, monkeypatch)
+    (tmp_path / "stub.py").write_text(HANDED)
+    names = script.entries(options(pfrl="python", agilerl="python", cleanrl="folder"))
+    assert all((BENCHMARKS / "contestants" / entry.script).exists() for entry in names.values())
+    stub = script.Entry(sys.executable, tmp_path / "stub.py")
+    monkeypatch.setattr(script, "entries", lambda _: {"library": stub})
+    monkeypatch.setattr(sys, "argv", ["audit_libraries"])
+    script.main()
+    assert "library 1.2, agent: 1 of 1 fail\n  is it noisy\n" in capsys.readouterr().out
+    assert cited.read_text() == "cited"
+    monkeypatch.setattr(sys, "argv", ["audit_libraries", "--out", str(tmp_path / "out.json")])
+    script.main()
+    written = json.loads((tmp_path / "out.json").read_text())["libraries"]
+    assert written["library"]["version"] == "1.2"
+    assert {"Dopamine", "dqn_zoo"} <= written.keys()
+
+
+def test_readings_answer_the_questions_of_the_audit() -> None:
+    readings = importlib.import_module("audit_readings").READINGS
+    asked = [check.question for check in check_noise(NoisyLinear(3, 2), updates=1).checks]
+    for read in readings.values():
+        assert [check["question"] for check in read["agent"]["checks"]] == asked
+
+
+def test_audits_become_tables(tables: ModuleType) -> None:
+    def entry(*answers: bool | None) -> dict[str, Any]:
+        checks = [
+            {"question": f"question {number}", "passed": answer, "evidence": "word " * 50}
+            for number, answer in enumerate(answers)
+        ]
+        return {"name": "`Agent`", "driven": "by `act`", "checks": checks}
+
+    ran = {"version": "1.2", "layer": entry(True, None), "agent": entry(True, False)}
+    read = {"version": "abc", "agent": entry(None, True)}
+    report = {"libraries": {"ran": ran, "read": read}}
+    assert tables.audit_brief(report)[0].splitlines()[2:] == [
+        "| layer alone | 0 of 1 | – |",
+        "| agent | 1 of 2 | 0 of 1 |",
+    ]
+    assert tables.audit(report)[0].splitlines()[:4] == [
+        r"|  | ran 1.2 | read abc\* |",
+        "| --- | --- | --- |",
+        "| question 0 | pass | – |",
+        "| question 1 | **fail** | pass |",
+    ]
+    shown = "word " * 39 + "word …"
+    assert tables.audit_evidence(report) == [
+        "**ran 1.2**, `Agent`: by `act`.",
+        f"- question 1: {shown}",
+        r"**read abc\***, `Agent`: by `act`.",
+        "",
+    ]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from typing import Any
 
 
 @dataclass(frozen=True)
@@ -32,6 +33,10 @@ class NoiseReport:
     def failures(self) -> list[str]:
         """The questions that failed."""
         return [check.question for check in self.checks if check.passed is False]
+
+    def to_dict(self) -> dict[str, Any]:
+        """The result and every check, JSON-able."""
+        return {"passed": self.passed, "checks": [asdict(check) for check in self.checks]}
 
     def __getitem__(self, question: str) -> Check:
         """Return the check with that question."""

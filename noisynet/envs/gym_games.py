@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import difflib
-import importlib
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from noisynet.envs.names import name_of_gymnasium_id, suggestion
 from noisynet.envs.observations import Frames, Game, prepare_images
 from noisynet.envs.sources import call_function, is_object, source_name
-from noisynet.extras import extra
+from noisynet.extras import extra, import_own
 
 with extra("gym"):
     import gymnasium
@@ -118,8 +115,7 @@ def find_source(environment: EnvironmentLike) -> tuple[str, Any]:
 def import_module_of(environment_id: str) -> str:
     """Import the module of "module:Name-v0", which registers it; return the id after the colon.
 
-    The module may be in the current folder, whichever way Python was started. It comes last on the
-    path, so that a file there hides nothing that is installed.
+    The module may be in the current folder.
 
     Raises:
         ValueError: the module does not exist.
@@ -128,25 +124,7 @@ def import_module_of(environment_id: str) -> str:
     module, colon, registered_id = environment_id.partition(":")
     if not colon:
         return environment_id
-    folder = str(Path.cwd())
-    if folder not in sys.path and "" not in sys.path:
-        sys.path.append(folder)
-    try:
-        importlib.import_module(module)
-    except ModuleNotFoundError as error:
-        if error.name is None or not f"{module}.".startswith(f"{error.name}."):
-            raise ImportError(
-                f"the module of gym/{environment_id} needs another: {error}"
-            ) from error
-        raise ValueError(
-            f"expected gym/<module>:<id> with a module in {folder} or installed, got "
-            f"{environment_id!r} ({error})"
-        ) from error
-    except Exception as error:
-        raise ImportError(
-            f"the module {module} of gym/{environment_id} cannot be imported: "
-            f"{type(error).__name__}: {error}"
-        ) from error
+    import_own(module, "gym/<module>:<id>", f"gym/{environment_id}")
     return registered_id
 
 

@@ -41,3 +41,13 @@ def test_a_check_is_found_by_its_question() -> None:
     assert NoiseReport((PASSED, FAILED))["is it fresh"] is FAILED
     with pytest.raises(KeyError, match=r"unknown question 'is it loud'; .*is it noisy"):
         NoiseReport((PASSED,))["is it loud"]
+
+
+def test_a_report_is_plain_data_for_programs() -> None:
+    assert NoiseReport((PASSED, UNASKED)).to_dict() == {
+        "passed": True,
+        "checks": [
+            {"question": "is it noisy", "passed": True, "evidence": "8 of 8"},
+            {"question": "is it independent", "passed": None, "evidence": "not run"},
+        ],
+    }

@@ -76,9 +76,9 @@ def test_a_module_is_found_in_the_current_folder_and_hides_nothing(folder: Path)
 @pytest.mark.parametrize(
     ("source", "kind", "message"),
     [
-        (None, ValueError, r"with a module in .* or installed, got 'broken_module:Mine-v2'"),
+        (None, ValueError, r"with a module in .* or installed, got 'gym/broken_module:Mine-v2'"),
         ("import not_there", ImportError, "the module of gym/.* needs another: .*not_there"),
-        ("1 / 0", ImportError, "broken_module of .* cannot be imported: ZeroDivisionError"),
+        ("1 / 0", ImportError, "the module of gym/.* cannot be imported: ZeroDivisionError"),
     ],
 )
 def test_a_module_that_cannot_be_imported_is_named(

@@ -14,7 +14,7 @@ from noisynet import NoisyLinear, check_noise
 from noisynet.audit import checks
 from noisynet.cli import app
 from noisynet.integrations import LIBRARIES, load_agent
-from noisynet.integrations.dispatch import load_saved
+from noisynet.integrations.dispatch import audit_arguments, load_saved
 
 
 def test_a_network_is_audited_as_such() -> None:
@@ -37,6 +37,33 @@ def test_a_library_network_is_audited_as_a_network() -> None:
     model = models.DQN("NoisyMlpPolicy", "CartPole-v1", device="cpu")
     assert check_noise(model.q_net, updates=1)[checks.ACTING].evidence == "no act given"
     assert check_noise(model, updates=1)[checks.ACTING].evidence == "12 of 12 passes noisy"
+
+
+def test_an_object_that_is_neither_network_nor_agent_raises() -> None:
+    with pytest.raises(TypeError, match=r"expected an nn\.Module, .* got a dict"):
+        check_noise({"module": NoisyLinear(4, 3)})
+
+
+def test_a_function_may_return_a_module_a_tuple_or_a_mapping() -> None:
+    network = NoisyLinear(4, 3)
+    assert audit_arguments(network) == (network, {})
+    assert audit_arguments((network, print)) == (network, {"act": print})
+    steps = {"act": print, "learn": None, "evaluate": print}
+    assert audit_arguments((network, print, None, print)) == (network, steps)
+    options = {"target": NoisyLinear(4, 3), "contract": "update"}
+    assert audit_arguments({"module": network, **options}) == (network, options)
+    for wrong in ((), (network, print, print, print, print), {"act": print}, "agent"):
+        with pytest.raises(TypeError, match=r"expected an nn\.Module"):
+            audit_arguments(wrong)
+
+
+def test_the_options_of_a_library_agent_are_those_of_its_own_audit() -> None:
+    models = pytest.importorskip("stable_baselines3")
+    pytest.importorskip("noisynet.integrations.sb3")
+    model = models.DQN("NoisyMlpPolicy", "CartPole-v1", device="cpu")
+    assert audit_arguments({"module": model, "updates": 1}) == (model, {"updates": 1})
+    with pytest.raises(TypeError, match="expected the options updates, got act"):
+        audit_arguments((model, print))
 
 
 def test_an_unknown_library_raises() -> None:
