@@ -39,6 +39,7 @@ bench: $(INSTALLED) ## every benchmark, one after the other; with peers: make be
 	$(BIN)/python benchmarks/checkpoint.py
 	$(BIN)/python benchmarks/report.py
 	$(BIN)/python benchmarks/audit_libraries.py $(call option,pfrl,$(PFRL)) $(call option,agilerl,$(AGILERL)) $(call option,cleanrl,$(CLEANRL))
+	$(BIN)/python benchmarks/dashboard_load.py
 	$(BIN)/python benchmarks/tables.py --write
 
 format: $(INSTALLED)
@@ -49,7 +50,7 @@ $(INSTALLED): pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --upgrade pip
 	$(BIN)/python -m pip install --quiet -c constraints.txt torch==2.13.0
-	$(BIN)/python -m pip install --quiet -c constraints.txt -e ".[atari,gym,minatar,kernels,report,video,tensorboard,sb3,tianshou,torchrl,dev]"
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e ".[atari,gym,minatar,kernels,report,video,tensorboard,dashboard,wandb,trackio,mlflow,export,hub,sb3,tianshou,torchrl,dev]"
 	touch $@
 
 clean:

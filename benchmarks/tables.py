@@ -288,6 +288,28 @@ def shortened(evidence: str, length: int = 200) -> str:
     return evidence if len(evidence) <= length else f"{evidence[:length].rsplit(' ', 1)[0]} …"
 
 
+def dashboard_load(report: Report) -> list[str]:
+    """The dashboard over many runs."""
+    memory = report["memory_mb_by_tenths"]
+    rows = {
+        "first paint": f"{report['first_paint_ms']} ms",
+        f"all {report['runs']} runs listed": f"{report['all_rows_ms']} ms",
+        "all logs read": f"{report['all_read_s']} s, {report['processor_s_to_read_all']} s of "
+        "processor time",
+        "an update, processor time of the server": f"median {report['update_ms_median']} ms, 99 % "
+        f"below {report['update_ms_99_percent']} ms, at most {report['update_ms_max']} ms",
+        f"memory of the server, by tenths of {report['minutes']:g} minutes": ", ".join(
+            f"{one:.1f}" for one in memory
+        )
+        + " MB",
+    }
+    shape = (
+        f"{report['runs']} runs of {report['rows']:,} rows, {report['live']} of them growing every "
+        f"second; {report['clients']} clients; load average {report['load_average']} by other work."
+    )
+    return [table(["", "measured"], [list(row) for row in rows.items()]), shape]
+
+
 RENDERERS: Final[dict[str, Callable[[Report], list[str]]]] = {
     "layers": layers,
     "train_step": train_step,
@@ -303,6 +325,7 @@ RENDERERS: Final[dict[str, Callable[[Report], list[str]]]] = {
     "audit": audit,
     "audit_brief": audit_brief,
     "audit_evidence": audit_evidence,
+    "dashboard_load": dashboard_load,
 }
 """The tables of each script, by the name of their block in a page."""
 

@@ -257,13 +257,14 @@ class Agent(Player):
 def load(
     path: Path | str, environment: EnvironmentLike | None = None, *, device: str = "auto"
 ) -> Agent:
-    """Load an agent from a file of `Agent.save`, or from a run folder.
+    """Load an agent from a file of `Agent.save`, a run folder, or a repository of the Hub.
 
     `learn` trains a run for longer. With a file it starts a new training, in memory, whose initial
     weights are those of the file; replay and optimiser are empty.
 
     Args:
-        path: the file or the run folder.
+        path: the file, the run folder, or the repository as "hf://user/name" or
+            "hf://user/name@revision".
         environment: the object or the function that the agent was given; None for a name.
         device: as for `Agent`.
 
@@ -271,6 +272,11 @@ def load(
         RunError: it is neither, or it is damaged.
         ValueError: the environment is missing or another one.
     """
+    shared = str(path).startswith("hf://")
+    if shared:
+        from noisynet.integrations.hub import download
+
+        path = download(str(path))
     path = Path(path)
     if path.is_dir():
         run = RunFolder(path)
@@ -281,7 +287,13 @@ def load(
         agent._target = agent._run_steps
         return agent
     stored = load_agent_file(path)
-    agent = Agent._of(load_config(stored.config), environment, device)
+    config = load_config(stored.config)
+    if shared and environment is None and ":" in config.environment:
+        raise ValueError(
+            f"the agent is of {config.environment}, whose module would be imported: pass "
+            f"environment={config.environment!r} if you trust it"
+        )
+    agent = Agent._of(config, environment, device)
     agent._loaded = stored
     agent._agent.load_weights(stored.tensors)
     if isinstance(agent._agent, ValueAgent):

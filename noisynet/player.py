@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import torch
@@ -32,6 +32,9 @@ from noisynet.evaluation import EvaluationResult, counted, evaluate, make_config
 from noisynet.loops.process import prepare_process
 from noisynet.runs import AgentFile, save_agent_file
 from noisynet.state_dicts import add_prefix
+
+if TYPE_CHECKING:
+    from noisynet.export import Exported
 
 
 @dataclass(frozen=True)
@@ -254,3 +257,30 @@ class Player:
         config = self.config.model_dump(mode="json")
         save_agent_file(Path(path), AgentFile(config, self.steps, weights))
         return Path(path)
+
+    def export(self, path: Path | str, *, noise_seed: int | None = None) -> Exported:
+        """Write the agent as a file that runs without noisynet: agent.onnx or agent.pt2.
+
+        Its input are observations as for `predict`, in a batch; its outputs are the actions and
+        Q-values or action probabilities. The file is compared with the agent on 1,000 observations.
+
+        Args:
+            path: the file to write.
+            noise_seed: draws one fixed noise sample; None for the mean weights.
+
+        Raises:
+            ValueError: the ending is another, or the agent has no noise to draw.
+            ImportError: a package of the extra `export` is missing.
+        """
+        from noisynet.export import export_agent
+
+        weights = "mean" if noise_seed is None else f"noise sample {noise_seed}"
+        notes = {"agent": self.config.agent, "environment": self.config.environment}
+        notes |= {"steps": str(self.steps), "weights": weights}
+        try:
+            with make_configured_environment(self.config, 1, self._source) as game:
+                return export_agent(
+                    self._agent, game, Path(path), noise_seed=noise_seed, notes=notes
+                )
+        finally:
+            release_object(self._source)

@@ -11,7 +11,8 @@ from noisynet.cli.checks import audit, doctor
 from noisynet.cli.lists import agents, envs, settings
 from noisynet.cli.messages import show
 from noisynet.cli.runs import evaluate, list_runs, show_run, watch
-from noisynet.cli.studies import paper, report, sweep
+from noisynet.cli.share import export, push
+from noisynet.cli.studies import dashboard, paper, report, sweep
 from noisynet.cli.train import train
 
 app = typer.Typer(
@@ -38,7 +39,8 @@ def main(
     """Options without a command."""
 
 
-for command in (train, evaluate, watch, audit, sweep, report, paper, agents, envs, settings):
+_RUNS = (train, evaluate, watch, audit, sweep, report, dashboard, paper, export, push)
+for command in (*_RUNS, agents, envs, settings):
     app.command()(command)
 app.command(name="runs")(list_runs)
 app.command(name="show")(show_run)

@@ -53,6 +53,12 @@ Preset = Annotated[str | None, typer.Option(help=", ".join(PRESETS))]
 Run = Annotated[Path, typer.Argument(metavar="RUN", help="A run folder.")]
 Settings = Annotated[list[str] | None, typer.Option("--set", help="key=value; may be repeated.")]
 TensorBoard = Annotated[bool, typer.Option(help="Write TensorBoard events.")]
+TRACKERS = ("wandb", "trackio", "mlflow")
+"""Experiment trackers, each a module of `noisynet.integrations`."""
+Track = Annotated[
+    list[str] | None,
+    typer.Option(help=f"{', '.join(TRACKERS)}, or such a name with :project; may be repeated."),
+]
 
 
 def configure(

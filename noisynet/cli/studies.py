@@ -1,4 +1,4 @@
-"""The commands on many runs: `sweep`, `report` and `paper`."""
+"""The commands on many runs: `sweep`, `report`, `dashboard` and `paper`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from noisynet.cli.messages import failing, say, show
+from noisynet.cli.messages import fail, failing, say, show
 from noisynet.cli.options import Device, Out, TensorBoard, check_choice, count
 from noisynet.experiments import PLANS
 from noisynet.extras import extra
@@ -51,10 +51,13 @@ def sweep(
         raise typer.Exit(summary.exit_code)
 
 
+Runs = Annotated[
+    list[Path], typer.Argument(metavar="RUNS…", help="Run folders, or folders of them.")
+]
+
+
 def report(
-    runs: Annotated[
-        list[Path], typer.Argument(metavar="RUNS…", help="Run folders, or folders of them.")
-    ],
+    runs: Runs,
     output: Annotated[Path, typer.Option("-o", "--output", help="Folder to write to.")] = Path(
         "report"
     ),
@@ -82,6 +85,33 @@ def report(
     for line in (*summary.studies, *summary.skipped, *summary.notes):
         say(line)
     show(f"{summary.runs:,} runs, {summary.files:,} files: open {summary.page}")
+
+
+def dashboard(
+    runs: Runs,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="0 for any free port.")] = 8765,
+    host: Annotated[
+        str, typer.Option(help="Address to listen on; all but loopback need a token.")
+    ] = "127.0.0.1",
+    token: Annotated[
+        str,
+        typer.Option(
+            envvar="NOISYNET_TOKEN", help="Token; made if needed. Better in the variable."
+        ),
+    ] = "",
+) -> None:
+    """Show runs in the browser while they train: state, curves, comparison, videos."""
+    with failing(ImportError), extra("dashboard"):
+        from noisynet.dashboard.server import serve
+
+    with failing(ValueError, code=2):
+        try:
+            serve(runs, host, port, token, lambda address: say(f"{address} (Ctrl-C stops it)"))
+        except OSError as error:
+            fail(
+                f"cannot listen on {host}, port {port}: {error.strerror}; choose another --port or "
+                "--host"
+            )
 
 
 def paper(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -14,6 +14,7 @@ import typer
 
 from noisynet.cli.messages import failing, say
 from noisynet.cli.options import (
+    TRACKERS,
     Agent,
     Device,
     Environment,
@@ -21,6 +22,8 @@ from noisynet.cli.options import (
     Preset,
     Settings,
     TensorBoard,
+    Track,
+    check_choice,
     choose_device,
     configure,
 )
@@ -28,6 +31,7 @@ from noisynet.config import ActorCriticConfig, Config
 from noisynet.envs import environment_folder
 
 if TYPE_CHECKING:
+    from noisynet.integrations.tracker import Tracker
     from noisynet.runs import RunFolder
 
 
@@ -51,6 +55,7 @@ def train(
     ] = None,
     device: Device = "auto",
     tensorboard: TensorBoard = True,
+    track: Track = None,
     keep_replay: Annotated[
         bool,
         typer.Option(
@@ -69,6 +74,8 @@ def train(
         workers=workers,
         patience=patience,
     )
+    for wanted in track or ():
+        check_choice("--track", wanted.partition(":")[0], TRACKERS)
     default_name = f"{environment_folder(config.environment)}/{config.agent}/seed-{config.seed}"
     folder_path = out / (name or default_name)
     from noisynet.agents import NonFiniteLoss
@@ -79,6 +86,7 @@ def train(
     from noisynet.runs.stop_signals import stop_on_signals
 
     chosen_device = choose_device(device, config)
+    trackers = _trackers(track or ())
     if not RunFolder(folder_path).config_path.exists():
         # Errors that show only when environment and agent are made come before the run folder.
         with failing(ValueError, ImportError, code=2):
@@ -87,6 +95,7 @@ def train(
     with failing(*errors), failing(RunLocked, code=EXIT_LOCKED):
         folder = open_run_folder(folder_path, config)
         with folder.lock() as lock, _observers(config, folder, tensorboard) as observers:
+            observers += trackers
             if lock.note:
                 say(lock.note)
             with stop_on_signals(interrupt_twice=True) as stop:
@@ -104,6 +113,15 @@ def train(
         say(f"interrupted at frame {outcome.frames:,} and saved; the same command resumes it")
         raise typer.Exit(128 + received)
     say(f"finished: {outcome.frames:,} frames, score {outcome.score:.2f}, in {folder.path}")
+
+
+def _trackers(wanted: Sequence[str]) -> list[Tracker]:
+    if not wanted:
+        return []
+    with failing(ImportError, code=2):
+        from noisynet.integrations.tracker import make_tracker
+
+        return [make_tracker(text) for text in wanted]
 
 
 @contextmanager

@@ -47,11 +47,15 @@ class ObservationReader:
 
     Attributes:
         first_action: the environment's own number of the agent's action 0.
+        space: of the environment itself; None where observations are frames, or where options of
+            the run, such as `resize`, change them.
     """
 
     def __init__(self, environment: Environment) -> None:
         self._spec = environment.spec
         self._raw: RawObservations | None = getattr(environment, "raw", None)
+        changed = self._raw is None or len(self._raw.transforms) > 0
+        self.space: Any = None if changed or self._raw is None else self._raw.space
         self.first_action: Final[int] = getattr(environment, "first_action", 0)
 
     def read(self, observation: Any) -> tuple[NDArray[Any], bool]:

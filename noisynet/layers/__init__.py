@@ -11,7 +11,7 @@ from noisynet.layers.control import (
     resample_noise,
     sigma_summary,
 )
-from noisynet.layers.convert import make_noisy
+from noisynet.layers.convert import make_noisy, make_plain
 from noisynet.layers.linear import NoisyLinear, Perturb, perturbed_weight, scale_noise
 from noisynet.layers.lstm import NoisyLSTMCell
 
@@ -28,6 +28,7 @@ __all__ = [
     "held_noise",
     "hold_noise",
     "make_noisy",
+    "make_plain",
     "noise_off",
     "noisy_layers",
     "perturbed_weight",

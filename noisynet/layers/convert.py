@@ -1,4 +1,4 @@
-"""Conversion of an ordinary network into a noisy one."""
+"""Conversion of an ordinary network into a noisy one, and back."""
 
 from __future__ import annotations
 
@@ -62,13 +62,44 @@ def make_noisy(
     replacements: dict[nn.Module, nn.Module] = {
         layer: _noisy_version(layer, keep_weights, options) for layer in chosen.values()
     }
-    if noisy in replacements:
-        return replacements[noisy], list(chosen)
-    for parent in list(noisy.modules()):
+    return _replaced(noisy, replacements), list(chosen)
+
+
+def make_plain(module: nn.Module, *, noise: bool = False) -> nn.Module:
+    """Return a copy of `module` whose noisy layers are `nn.Linear` (and `nn.LSTMCell`) again.
+
+    Args:
+        module: a network with noisy layers, or a bare noisy layer. It is not changed.
+        noise: False for the mean weights μ; True for the sample that the layers hold, μ + σ⊙ε.
+
+    Raises:
+        ValueError: the module has no noisy layers, or one sample for each row of a batch.
+    """
+    plain = copy.deepcopy(module)
+    layers = [layer for layer in plain.modules() if isinstance(layer, NoisyLinear)]
+    if not layers or any(noise and layer.rows is not None for layer in layers):
+        found = "one sample for each row of a batch" if layers else "no noisy layers"
+        raise ValueError(
+            f"make_plain expected noisy layers with one sample, got a {type(module).__name__} with "
+            f"{found}."
+        )
+    replacements: dict[nn.Module, nn.Module] = {
+        layer: _plain_version(layer, noise)
+        for layer in plain.modules()
+        if isinstance(layer, NoisyLinear | NoisyLSTMCell)
+    }
+    return _replaced(plain, replacements)
+
+
+def _replaced(module: nn.Module, replacements: dict[nn.Module, nn.Module]) -> nn.Module:
+    """Replace layers of a module, or the module itself."""
+    if module in replacements:
+        return replacements[module]
+    for parent in list(module.modules()):
         for name, child in parent._modules.items():
             if child in replacements:
                 parent._modules[name] = replacements[child]
-    return noisy, list(chosen)
+    return module
 
 
 def _check_not_noisy_already(module: nn.Module) -> None:
@@ -180,3 +211,27 @@ def _set_means(noisy: NoisyLinear, weight: Tensor, bias: Tensor | None) -> None:
         noisy.weight_mu.copy_(weight).requires_grad_(weight.requires_grad)
         if bias is not None and noisy.bias_mu is not None:
             noisy.bias_mu.copy_(bias).requires_grad_(bias.requires_grad)
+
+
+def _plain_version(layer: NoisyLinear | NoisyLSTMCell, noise: bool) -> nn.Module:
+    first = layer if isinstance(layer, NoisyLinear) else layer.input_gates
+    bias = first.bias_mu is not None
+    options: dict[str, Any] = {"device": first.weight_mu.device, "dtype": first.weight_mu.dtype}
+    plain: nn.Linear | nn.LSTMCell
+    parts: list[tuple[NoisyLinear, Tensor, Tensor | None]]
+    if isinstance(layer, NoisyLinear):
+        plain = nn.Linear(layer.in_features, layer.out_features, bias, **options)
+        parts = [(layer, plain.weight, plain.bias)]
+    else:
+        plain = nn.LSTMCell(layer.input_size, layer.hidden_size, bias, **options)
+        parts = [(layer.input_gates, plain.weight_ih, plain.bias_ih if bias else None)]
+        parts += [(layer.hidden_gates, plain.weight_hh, plain.bias_hh if bias else None)]
+    with torch.no_grad():
+        for noisy, weight, biases in parts:
+            weight.copy_(noisy.weight if noise else noisy.weight_mu)
+            weight.requires_grad_(noisy.weight_mu.requires_grad)
+            if biases is not None and noisy.bias_mu is not None:
+                current = noisy.bias if noise else noisy.bias_mu
+                assert current is not None
+                biases.copy_(current).requires_grad_(noisy.bias_mu.requires_grad)
+    return plain.train(layer.training)

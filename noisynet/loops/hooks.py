@@ -1,7 +1,8 @@
-"""Observers that write the metrics of a run for other tools."""
+"""Metrics of a run as tagged numbers, for other tools; and the observer for TensorBoard."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 from noisynet.config import ActorCriticConfig, Config, NoisyRollouts, NoisyWeights
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from torch.utils.tensorboard import SummaryWriter
 
 _SCORE: Final = "evaluation/score"
+_SPEED: Final = "train/steps_per_second"
 _TAGS: Final = {
     "score_last": "train/return",
     "score_mean_100": "train/return_mean_100",
@@ -27,6 +29,37 @@ _TAGS: Final = {
     },
 }
 """Tags of the numbers in a row of training metrics; a row has those of its agent."""
+
+
+def tagged(
+    row: dict[str, Any], config: Config | ActorCriticConfig, steps_per_second: float | None = None
+) -> dict[str, float]:
+    """Return the numbers of a row of metrics by tag, such as "train/loss".
+
+    An evaluation has its score if it is in the mode that the agent is scored with. For noisy agents
+    it also has the score of its mode.
+    """
+    if row["kind"] == "evaluation":
+        if not isinstance(config.exploration, NoisyWeights | NoisyRollouts):
+            return {_SCORE: row["score"]}
+        found = {f"evaluation/score_noise_{row['noise']}": row["score"]}
+        scored = row["noise"] == config.exploration.evaluation
+        return found | ({_SCORE: row["score"]} if scored else {})
+    found = {tag: row[key] for key, tag in _TAGS.items() if row.get(key) is not None}
+    found |= {f"sigma/{layer}": sigma for layer, sigma in row["sigma"].items()}
+    return found | ({} if steps_per_second is None else {_SPEED: steps_per_second})
+
+
+def logged_numbers(
+    folder: RunFolder, config: Config | ActorCriticConfig
+) -> Iterator[tuple[int, dict[str, float]]]:
+    """The frame and the tagged numbers of each row of training and evaluation in a run's logs."""
+    timed = read_metrics(folder.timing_path)
+    speeds = {row["frames"]: row["steps_per_second"] for row in timed if row["kind"] == "train"}
+    for row in read_metrics(folder.metrics_path):
+        if row["kind"] in ("train", "evaluation"):
+            speed = speeds.get(row["frames"]) if row["kind"] == "train" else None
+            yield row["frames"], tagged(row, config, speed)
 
 
 class TensorBoard(Observer):
@@ -45,9 +78,6 @@ class TensorBoard(Observer):
             from torch.utils.tensorboard import SummaryWriter
         self._make_writer = SummaryWriter
         self._folder, self._config = folder, config
-        self._score_noise: str | None = None
-        if isinstance(config.exploration, NoisyWeights | NoisyRollouts):
-            self._score_noise = config.exploration.evaluation
         self._writer: SummaryWriter | None = None
 
     def started(self, frames: int) -> None:
@@ -55,31 +85,17 @@ class TensorBoard(Observer):
         self._writer = self._make_writer(str(self._folder.path / "tensorboard"), purge_step=frames)
         self._add_settings()
         # That hides events at this very frame, too; those in the logs are written again.
-        timed = read_metrics(self._folder.timing_path)
-        speeds = {row["frames"]: row["steps_per_second"] for row in timed if row["kind"] == "train"}
-        for row in read_metrics(self._folder.metrics_path):
-            if row.get("frames") == frames and row["kind"] == "train":
-                self.logged(row, speeds[frames])
-            elif row.get("frames") == frames and row["kind"] == "evaluation":
-                self.evaluated(row)
+        for at, numbers in logged_numbers(self._folder, self._config):
+            if at == frames:
+                self._add(numbers, at)
 
     def logged(self, row: dict[str, Any], steps_per_second: float) -> None:
         """Write a row of training metrics."""
-        for key, tag in _TAGS.items():
-            if row.get(key) is not None:
-                self._add(tag, row[key], row)
-        for layer, sigma in row["sigma"].items():
-            self._add(f"sigma/{layer}", sigma, row)
-        self._add("train/steps_per_second", steps_per_second, row)
-        self._flush()
+        self._add(tagged(row, self._config, steps_per_second), row["frames"])
 
     def evaluated(self, row: dict[str, Any]) -> None:
         """Write the score of an evaluation; for noisy agents also the score of each mode."""
-        if self._score_noise in (None, row["noise"]):
-            self._add(_SCORE, row["score"], row)
-        if self._score_noise is not None:
-            self._add(f"evaluation/score_noise_{row['noise']}", row["score"], row)
-        self._flush()
+        self._add(tagged(row, self._config), row["frames"])
 
     def _add_settings(self) -> None:
         """Write the hyper-parameters, as torch's `add_hparams` would to a folder of its own."""
@@ -94,13 +110,11 @@ class TensorBoard(Observer):
         for summary in hparams(plain, {_SCORE: 0.0}):
             self._writer._get_file_writer().add_summary(summary)
 
-    def _add(self, name: str, value: float, row: dict[str, Any]) -> None:
+    def _add(self, numbers: dict[str, float], frames: int) -> None:
+        """Write and flush: a run killed after its next checkpoint does not write them again."""
         assert self._writer is not None, "started must be called first"
-        self._writer.add_scalar(name, value, row["frames"])
-
-    def _flush(self) -> None:
-        """Flush at once: a run killed after its next checkpoint does not write them again."""
-        assert self._writer is not None
+        for tag, value in numbers.items():
+            self._writer.add_scalar(tag, value, frames)
         self._writer.flush()
 
     def close(self) -> None:

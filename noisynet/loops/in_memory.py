@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, contextmanager
 from typing import final
 
 import torch
@@ -72,15 +72,19 @@ class MemoryRun:
         """
         self.loop.total_steps = -(-budget_frames // self.spec.frames_per_step)
         self.log.observers = list(observers)
-        self.log.start(self.steps)
-        if self.steps >= until_steps:
-            return
-        # An interrupted evaluation is played again by the next call.
-        with (
-            _threads(self.agent, self.spec),
-            suppress(InterruptedError),
-            closing(self.loop.run()) as ticks,
-        ):
+        self.log.start(self.steps, self.agent.config)
+        complete = False
+        try:
+            if self.steps < until_steps:
+                self._train(until_steps, stop)
+            complete = True
+        except InterruptedError:
+            pass  # an interrupted evaluation is played again by the next call
+        finally:
+            self.log.end(complete)
+
+    def _train(self, until_steps: int, stop: Callable[[], bool]) -> None:
+        with _threads(self.agent, self.spec), closing(self.loop.run()) as ticks:
             for tick in ticks:
                 record_tick(tick, self.loop, self.log)
                 self.log.progress(self.steps)

@@ -86,14 +86,16 @@ class Run:
     def run(self) -> Outcome:
         """Train until the budget is spent or `stop` is true."""
         self.folder.write_status("running", frames=self.frames, score=self.score)
-        self.log.start(self.steps)
+        self.log.start(self.steps, self.config)
         try:
             with watch_steps(self.log.idle_seconds, self.log.message):
                 finished = self._train()
         except Exception as error:
             with suppress(StorageError):  # on a full disk the error itself matters more
                 self.folder.write_status("failed", frames=self.frames, reason=str(error))
+            self.log.end(complete=False)
             raise
+        self.log.end(complete=not self._evaluation_is_due()[1])
         status: RunStatus = "finished" if finished else "interrupted"
         self.folder.write_status(status, frames=self.frames, score=self.score)
         return Outcome(finished, self.frames, self.score)
@@ -132,9 +134,9 @@ class Run:
 
         An evaluation at the end of the budget, off the schedule, is no longer than the training.
         """
-        protocol, before = self.config.evaluation, self.log.evaluated_at
-        scheduled = self.frames // protocol.period_frames > before // protocol.period_frames
-        if not scheduled and (not self.trainer.is_finished or self.frames == before):
+        protocol = self.config.evaluation
+        scheduled, is_due = self._evaluation_is_due()
+        if not is_due:
             return
         started, agent, rows = time.monotonic(), self.trainer.agent, []
         for noise, result in evaluation_modes(
@@ -152,6 +154,12 @@ class Run:
         self.log.add_evaluation(rows, time.monotonic() - started)
         self.checkpoint()  # so that a long evaluation is never repeated
         self.log.restart_clock(self.steps)
+
+    def _evaluation_is_due(self) -> tuple[bool, bool]:
+        """Whether the period of the evaluations has passed; whether to evaluate for any reason."""
+        period, before = self.config.evaluation.period_frames, self.log.evaluated_at
+        scheduled = self.frames // period > before // period
+        return scheduled, scheduled or (self.trainer.is_finished and self.frames != before)
 
     def _poll_and_stop(self) -> bool:
         self.trainer.poll()
@@ -178,6 +186,7 @@ class Run:
         else:
             self._failed_checkpoints = 0
             self.checkpointed_at = self.steps
+            self.log.saved(self.steps)
 
     def _save(self) -> None:
         tensors, state = self.trainer.snapshot()

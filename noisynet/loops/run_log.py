@@ -14,6 +14,7 @@ from noisynet.runs import MetricsLog, NoMetrics, RunError, RunFolder, list_trace
 from noisynet.runs.files import storage_errors
 
 if TYPE_CHECKING:
+    from noisynet.config import ActorCriticConfig, Config
     from noisynet.evaluation import EvaluationResult
 
 _PROGRESS_SECONDS: Final = 1.0
@@ -22,8 +23,11 @@ _PROGRESS_SECONDS: Final = 1.0
 class Observer:
     """Follows a run without changing it; override what you need."""
 
+    def opened(self, config: Config | ActorCriticConfig, folder: RunFolder | None) -> None:
+        """Training is about to start, in memory if `folder` is None; called before `started`."""
+
     def started(self, frames: int) -> None:
-        """Training starts, or resumes from a checkpoint at `frames`; called first."""
+        """Training starts, or resumes from a checkpoint at `frames`."""
 
     def progressed(self, frames: int, steps_per_second: float | None) -> None:
         """About once a second; the speed is None during an evaluation."""
@@ -34,11 +38,17 @@ class Observer:
     def evaluated(self, row: dict[str, Any]) -> None:
         """An evaluation was completed."""
 
+    def saved(self, frames: int) -> None:
+        """A checkpoint at `frames` was written: a killed run repeats none of the rows before it."""
+
     def noted(self, message: str) -> None:
         """A message for the user; may come before `started`."""
 
     def watched(self, workers: Sequence[Health]) -> None:
         """The state of each worker, about twice a second."""
+
+    def ended(self, complete: bool) -> None:
+        """Training ended; unless `complete`, there may be more rows of the last frame later."""
 
 
 class RunLog:
@@ -70,10 +80,11 @@ class RunLog:
         self._clock = (time.monotonic(), 0)
         self._stepped_at = self._progressed_at = 0.0
 
-    def start(self, steps: int) -> None:
+    def start(self, steps: int, config: Config | ActorCriticConfig) -> None:
         """Tell the observers that training starts at `steps`."""
-        self._stepped_at = time.monotonic()
+        self._notify(lambda observer: observer.opened(config, self.folder))
         self._notify(lambda observer: observer.started(steps * self.frames_per_step))
+        self._stepped_at = time.monotonic()
         self.restart_clock(steps)
 
     def idle_seconds(self) -> float:
@@ -101,6 +112,14 @@ class RunLog:
     def workers(self, health: Sequence[Health]) -> None:
         """Show the state of each worker."""
         self._notify(lambda observer: observer.watched(health))
+
+    def saved(self, steps: int) -> None:
+        """Tell the observers of a checkpoint."""
+        self._notify(lambda observer: observer.saved(steps * self.frames_per_step))
+
+    def end(self, complete: bool) -> None:
+        """Tell the observers that training ended."""
+        self._notify(lambda observer: observer.ended(complete))
 
     def close(self) -> None:
         """Close the files."""

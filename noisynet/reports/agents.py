@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, Literal
 
@@ -49,6 +50,12 @@ STYLES: Final[dict[str, AgentStyle]] = {
 
 AGENTS: Final = tuple(STYLES)
 
+NOT_SETTINGS: Final = (
+    *("agent", "environment", "environment_options", "seed", "frames", "evaluation"),
+    *("max_episode_frames", "checkpoint_period_frames", "log_period_steps", "threads", "made_by"),
+)
+"""Settings on which runs of one contender may differ: identity, protocol and logging."""
+
 FACTORISED_A3C: Final = "noisynet-a3c-factorised"
 """In Table 2 and Figure 5, but not in Table 1 and Figure 2."""
 
@@ -84,3 +91,9 @@ class Contender:
     def style(self) -> AgentStyle:
         """The style of its agent."""
         return STYLES[self.agent]
+
+
+def settings_difference(settings: Mapping[str, str], common: Mapping[str, str]) -> str:
+    """The settings that differ from the common ones, as in "exploration.sigma0=0.1"."""
+    keys = [key for key in {**common, **settings} if settings.get(key) != common.get(key)]
+    return ", ".join(f"{key}={settings.get(key, 'nothing')}".replace('"', "") for key in keys)

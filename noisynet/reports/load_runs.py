@@ -13,7 +13,7 @@ from typing import Any, Final, Literal
 import numpy as np
 
 from noisynet.envs import parse_environment
-from noisynet.reports.agents import AGENTS, STYLES
+from noisynet.reports.agents import AGENTS, NOT_SETTINGS, STYLES
 from noisynet.reports.scores import Floats
 from noisynet.runs import RunDamaged, RunError, RunFolder, find_run_folders, read_metrics
 from noisynet.runs.encoding import flatten
@@ -33,11 +33,6 @@ FAMILY_TITLES: Final = {
 SIGMA_POINTS: Final = 200
 """Σ̄ is sampled at this many points of the budget: a plot cannot show every training row."""
 
-# Settings on which runs of one contender may differ: identity, protocol and logging.
-_NOT_SETTINGS: Final = (
-    *("agent", "environment", "environment_options", "seed", "frames", "evaluation"),
-    *("max_episode_frames", "checkpoint_period_frames", "log_period_steps", "threads", "made_by"),
-)
 # The integers that a configuration must have, and their least values.
 _LEAST: Final = {"seed": 0, "frames": 1, "evaluation.period_frames": 1, "evaluation.frames": 1}
 
@@ -209,7 +204,7 @@ def read_run(path: Path) -> Run:
     state = str(status.get("state", "no status"))
     if state == "failed":
         remarks.append(f"failed: {status.get('reason', 'no reason given')}")
-    settings = {key: value for key, value in config.items() if key not in _NOT_SETTINGS}
+    settings = {key: value for key, value in config.items() if key not in NOT_SETTINGS}
     return Run(
         path=path,
         agent=config["agent"],

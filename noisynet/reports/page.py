@@ -59,8 +59,8 @@ def render_page(**content: Any) -> str:
     environment = Environment(
         autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
-    for name, file in (("style", "page.css"), ("script", "page.js")):
-        text = _resource(file)
+    script = _resource("components.js") + _resource("page.js")
+    for name, text in (("style", _resource("page.css")), ("script", script)):
         digest = base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
         content |= {name: Markup(text), f"{name}_hash": f"sha256-{digest}"}  # not from runs
     return environment.from_string(_resource("page.html")).render(content)

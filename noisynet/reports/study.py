@@ -11,7 +11,7 @@ from functools import cached_property
 import numpy as np
 
 from noisynet.envs import parse_environment
-from noisynet.reports.agents import STYLES, AgentKind, Contender
+from noisynet.reports.agents import STYLES, AgentKind, Contender, settings_difference
 from noisynet.reports.load_runs import FAMILY_TITLES, NoiseMode, Protocol, ReportError, Run
 from noisynet.reports.published import atari_references
 from noisynet.reports.scores import Floats, run_scores
@@ -234,9 +234,9 @@ def _contenders(runs: Sequence[Run]) -> tuple[dict[int, Contender], list[str]]:
         pairs = {(run.environment, tuple(sorted(run.settings.items()))) for run in of_agent}
         several = len(pairs) > len({environment for environment, _ in pairs})
         for run in of_agent:
-            variant = _difference(run.settings, common) if several else ""
+            variant = settings_difference(run.settings, common) if several else ""
             names[id(run)] = Contender(agent, variant)
-        differing = sorted({_difference(dict(kind), common) for kind in kinds} - {""})
+        differing = sorted({settings_difference(dict(kind), common) for kind in kinds} - {""})
         if several:
             notes.append(
                 f"Runs of {agent} have different settings and are compared as different "
@@ -247,11 +247,6 @@ def _contenders(runs: Sequence[Run]) -> tuple[dict[int, Contender], list[str]]:
                 f"The settings of {agent} differ between environments: {'; '.join(differing)}."
             )
     return names, notes
-
-
-def _difference(settings: Mapping[str, str], common: Mapping[str, str]) -> str:
-    keys = [key for key in {**common, **settings} if settings.get(key) != common.get(key)]
-    return ", ".join(f"{key}={settings.get(key, 'nothing')}".replace('"', "") for key in keys)
 
 
 def _tasks(runs: Sequence[Run]) -> tuple[dict[int, str], list[str]]:

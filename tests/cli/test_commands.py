@@ -57,6 +57,7 @@ def test_help_lists_every_command() -> None:
     ended = invoke("--help")
     names = (
         *("train", "evaluate", "watch", "audit", "sweep", "report", "paper", "runs", "show"),
+        "dashboard",
         *("agents", "envs", "settings", "doctor"),
     )
     for name in names:

@@ -1,7 +1,8 @@
-"""`noisynet sweep`, `report` and `paper`: what they refuse."""
+"""`noisynet sweep`, `report`, `dashboard` and `paper`: what they refuse."""
 
 from __future__ import annotations
 
+import socket
 import subprocess
 import sys
 
@@ -16,6 +17,9 @@ from .calling import invoke
         (["sweep", "no-such-plan"], "no-such-plan"),
         (["report", "runs", "--references", "both"], "--references expected unrounded or printed"),
         (["report", "runs", "--at-frames", "soon"], "--at-frames expected a positive whole number"),
+        (["dashboard", "no-such-folder"], "expected folders of runs, got no-such-folder"),
+        (["dashboard", ".", "--token", "short"], "expected a token of at least 16 characters"),
+        (["dashboard", ".", "--port", "70000"], "65535"),
         (["paper", "--form", "pdf"], "--form expected text, markdown, csv or latex, got 'pdf'"),
     ],
 )
@@ -25,6 +29,14 @@ def test_a_wrong_option_exits_2(arguments: list[str], told: str) -> None:
     assert told in ended.output
 
 
+def test_a_dashboard_on_a_port_in_use_says_so() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        ended = invoke("dashboard", ".", "--port", port)
+    assert ended.exit_code == 1
+    assert f"cannot listen on 127.0.0.1, port {port}: Address already in use" in ended.output
+
+
 @pytest.mark.parametrize(
     ("missing", "arguments"),
     [
@@ -32,9 +44,11 @@ def test_a_wrong_option_exits_2(arguments: list[str], told: str) -> None:
         ("scipy", ["report", "runs"]),
         ("jinja2", ["report", "runs"]),
         ("scipy", ["paper"]),
+        ("starlette", ["dashboard", "."]),
+        ("uvicorn", ["dashboard", "."]),
     ],
 )
-def test_a_report_without_its_packages_names_the_pip_line(
+def test_a_command_without_its_packages_names_the_pip_line(
     missing: str, arguments: list[str]
 ) -> None:
     code = f"import sys; sys.modules[{missing!r}] = None\n"
@@ -44,5 +58,6 @@ def test_a_report_without_its_packages_names_the_pip_line(
     )
     assert ended.returncode == 1, ended.stderr
     assert ended.stderr.startswith("noisynet: ")
-    assert 'pip install "noisynet[report]"' in ended.stderr
+    extra = "dashboard" if arguments[0] == "dashboard" else "report"
+    assert f'pip install "noisynet[{extra}]"' in ended.stderr
     assert "Traceback" not in ended.stderr

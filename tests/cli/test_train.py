@@ -80,3 +80,20 @@ def test_the_number_of_threads_is_that_of_the_run_unless_another_is_given(tmp_pa
     other = invoke(*run, "--set", "threads=2")
     assert other.exit_code == 0, other.output
     assert "was started with 1 threads and now uses 2: results may differ" in other.output
+
+
+def test_an_unknown_tracker_is_refused_before_anything_is_made(tmp_path: Path) -> None:
+    ended = invoke(*SHORT, "--out", str(tmp_path / "runs"), "--track", "aim:mine")
+    assert ended.exit_code == 2
+    assert "--track expected wandb, trackio or mlflow, got 'aim'" in ended.output
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_tracker_whose_package_is_missing_is_refused_before_anything_is_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "trackio", None)
+    ended = invoke(*SHORT, "--out", str(tmp_path / "runs"), "--track", "trackio")
+    assert ended.exit_code == 2
+    assert 'pip install "noisynet[trackio]"' in ended.output
+    assert not list(tmp_path.iterdir())

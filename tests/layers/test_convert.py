@@ -1,12 +1,21 @@
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
 import torch
 from torch import nn
 
-from noisynet.layers import NoisyLinear, NoisyLSTMCell, make_noisy, noise_off, noisy_layers
+from noisynet.layers import (
+    NoisyLinear,
+    NoisyLSTMCell,
+    held_noise,
+    make_noisy,
+    make_plain,
+    noise_off,
+    noisy_layers,
+)
 
 
 def network() -> nn.Sequential:
@@ -137,3 +146,61 @@ def test_layers_with_hooks_are_refused() -> None:
 def test_where_must_be_names_or_a_predicate(where: Any) -> None:
     with pytest.raises(TypeError, match="where expected names of layers or a predicate"):
         make_noisy(network(), where)
+
+
+# --- back to ordinary layers ----------------------------------------------------------------------
+
+
+def noisy_network() -> nn.Module:
+    layers = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 3, bias=False))
+    return make_noisy(layers)[0]
+
+
+@pytest.mark.parametrize("noise", [False, True])
+def test_make_plain_computes_what_the_noisy_network_does(noise: bool) -> None:
+    noisy, x = noisy_network(), torch.randn(5, 4)
+    before = held_noise(noisy)
+    plain = make_plain(noisy, noise=noise)
+    with nullcontext() if noise else noise_off(noisy):
+        torch.testing.assert_close(plain(x), noisy(x))
+    assert [type(layer) for layer in plain.children()] == [nn.Linear, nn.ReLU, nn.Linear]
+    assert plain[2].bias is None  # type: ignore[index]
+    assert isinstance(noisy[0], NoisyLinear)  # type: ignore[index]
+    after = held_noise(noisy)
+    assert all(torch.equal(before[name], after[name]) for name in before)
+
+
+def test_make_plain_is_the_reverse_of_make_noisy() -> None:
+    network = nn.Sequential(nn.Linear(4, 8), nn.LSTMCell(8, 2))
+    network[0].weight.requires_grad_(False)
+    plain = make_plain(make_noisy(network, keep_weights=True)[0])
+    assert isinstance(plain[1], nn.LSTMCell)  # type: ignore[index]
+    expected, found = dict(network.named_parameters()), dict(plain.named_parameters())
+    assert expected.keys() == found.keys()
+    for name, parameter in expected.items():
+        assert torch.equal(parameter, found[name])
+        assert parameter.requires_grad == found[name].requires_grad
+
+
+def test_make_plain_of_a_noisy_lstm_cell_computes_what_its_sample_does() -> None:
+    cell = NoisyLSTMCell(3, 2)
+    plain, x = make_plain(cell, noise=True), torch.randn(4, 3)
+    for one, other in zip(plain(x), cell(x), strict=True):
+        torch.testing.assert_close(one, other)
+
+
+def test_make_plain_keeps_a_shared_layer_shared_and_its_dtype() -> None:
+    layer = NoisyLinear(4, 4, dtype=torch.float64)
+    plain = make_plain(nn.Sequential(layer, nn.ReLU(), layer))
+    assert plain[0] is plain[2]  # type: ignore[index]
+    assert plain[0].weight.dtype == torch.float64  # type: ignore[index]
+
+
+def test_make_plain_refuses_what_it_cannot_convert() -> None:
+    with pytest.raises(ValueError, match="got a Linear with no noisy layers"):
+        make_plain(nn.Linear(2, 2))
+    layer = NoisyLinear(2, 2)
+    layer.resample_noise(rows=3)
+    with pytest.raises(ValueError, match="one sample for each row of a batch"):
+        make_plain(layer, noise=True)
+    assert torch.equal(make_plain(layer).weight, layer.weight_mu)  # type: ignore[arg-type]

@@ -13,7 +13,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -138,7 +138,7 @@ class Started:
 class WarmProcess:
     """See warm_process.py."""
 
-    def __init__(self, scratch: Path) -> None:
+    def __init__(self, scratch: Path, variables: Mapping[str, str] | None = None) -> None:
         self.scratch, self.count = scratch, 0
         script = Path(__file__).with_name("warm_process.py")
         self.process = subprocess.Popen(
@@ -146,7 +146,7 @@ class WarmProcess:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
-            env=ENVIRONMENT,
+            env={**ENVIRONMENT, **(variables or {})},
         )
 
     def ask(self, order: dict[str, Any]) -> int:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from loops.short_loops import configure
 from noisynet.loops import FinishedEpisode, Health, Phase
 from noisynet.loops.run_log import Observer, RunLog
 from noisynet.runs import RunDamaged, RunFolder, Trace, list_traces, read_metrics, write_traces
@@ -50,7 +51,7 @@ def folder(tmp_path: Path) -> RunFolder:
 def test_a_row_has_the_means_since_the_previous_one(folder: RunFolder) -> None:
     recorder = Recorder()
     log = RunLog(folder, 4, 100, [recorder])
-    log.start(0)
+    log.start(0, configure())
     for loss in (1.0, 3.0):
         log.add_update({"loss": loss})
     log.add_episode(FinishedEpisode(2, 7, 21.0, 30), 60)
@@ -167,7 +168,7 @@ def test_the_progress_is_told_about_once_a_second_with_the_speed_since_the_last_
 
     monkeypatch.setattr("noisynet.loops.run_log.time.monotonic", lambda: now[0])
     log = RunLog(None, 4, 1_000, [Progress()])
-    log.start(0)
+    log.start(0, configure())
     for step in range(1, 26):
         now[0] += 0.125
         log.progress(step)

@@ -50,7 +50,8 @@ class Browser:
         flags = (
             *("--headless", "--remote-debugging-pipe", "--no-sandbox", "--disable-gpu"),
             *("--disable-dev-shm-usage", "--no-first-run", "--disable-extensions"),
-            *("--host-resolver-rules=MAP * ~NOTFOUND", f"--user-data-dir={self._profile.name}"),
+            "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
+            f"--user-data-dir={self._profile.name}",
         )
         self._process = subprocess.Popen(
             [
@@ -96,10 +97,11 @@ class Browser:
         result: dict[str, Any] = answer["result"]
         return result
 
-    def open(self, page: Path) -> None:
-        """Load a page from disk and wait until it has everything."""
+    def open(self, page: Path | str) -> None:
+        """Load a page, from disk or by its address, and wait until it has everything."""
         self._events.clear()
-        self.call("Page.navigate", url=page.resolve().as_uri())
+        address = page if isinstance(page, str) else page.resolve().as_uri()
+        self.call("Page.navigate", url=address)
         while not any(event["method"] == "Page.loadEventFired" for event in self._events):
             self._note(self._receive())
 
@@ -112,11 +114,22 @@ class Browser:
 
     def press(self, key: str) -> None:
         """Press and release a key, as a person at the keyboard does."""
-        codes = {"Enter": (13, "\r"), "Tab": (9, ""), " ": (32, " ")}
+        codes = {"Enter": (13, "\r"), "Tab": (9, ""), " ": (32, " "), "Escape": (27, "")}
+        codes |= {"ArrowLeft": (37, ""), "ArrowRight": (39, "")}
         code, text = codes[key]
         common = {"key": key, "windowsVirtualKeyCode": code}
         self.call("Input.dispatchKeyEvent", type="keyDown", text=text, **common)
         self.call("Input.dispatchKeyEvent", type="keyUp", **common)
+
+    def wait_for(self, expression: str, seconds: float = 60.0) -> Any:
+        """The value of a JavaScript expression, as soon as it is true; an element is just true."""
+        deadline = time.monotonic() + seconds
+        code = f"((found) => found instanceof Node || found)({expression})"
+        while not (value := self.evaluate(code)):
+            if time.monotonic() > deadline:
+                raise AssertionError(f"{expression} was not true within {seconds} seconds")
+            time.sleep(0.05)
+        return value
 
     def resize(self, width: int, height: int) -> None:
         """Change the size of the window."""

@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from noisynet import config
 from noisynet.config import build_config
-from noisynet.reports.agents import AGENTS, FACTORISED_A3C, STYLES, Contender
+from noisynet.reports.agents import (
+    AGENTS,
+    FACTORISED_A3C,
+    STYLES,
+    Contender,
+    settings_difference,
+)
 from noisynet.reports.curve_figures import COMPARISONS
 from noisynet.reports.published import published_scores
 
@@ -52,3 +58,10 @@ def test_contenders_are_ordered_as_in_the_paper_with_variants_after_their_agent(
     assert sorted([*reversed(plain), quiet]) == [*plain[:2], quiet, *plain[2:]]
     assert quiet.title == "NoisyNet-DQN [exploration.sigma0=0.1]"
     assert quiet.style is STYLES["noisynet-dqn"]
+
+
+def test_settings_are_named_where_they_differ_from_the_common_ones() -> None:
+    common = {"a": "1", "b": '"x"', "c": "3"}
+    assert settings_difference(common, common) == ""
+    other = {"a": "1", "b": '"y"', "d": "4"}
+    assert settings_difference(other, common) == "b=y, c=nothing, d=4"

@@ -115,6 +115,20 @@ def test_the_pointer_shows_the_values_of_every_line_at_the_nearest_evaluation(
     assert page.console == []
 
 
+def test_the_arrow_keys_show_the_values_of_a_figure_one_after_the_other(page: Browser) -> None:
+    page.evaluate("document.querySelector('#gym-figure-6 .plot').focus()")
+    tip = "document.getElementById('tip')"
+    page.press("ArrowRight")  # the newest of the last panel
+    newest = page.evaluate(f"{tip}.firstChild.textContent")
+    page.press("ArrowLeft")
+    assert (newest, page.evaluate(f"{tip}.firstChild.textContent")) == (
+        "B, 300 frames",
+        "B, 200 frames",
+    )
+    page.press("Escape")
+    assert page.evaluate(f"{tip}.hidden") is True
+
+
 def test_dark_mode_has_a_dark_page_and_dark_figures(page: Browser) -> None:
     colour = "getComputedStyle(document.body).backgroundColor"
     image = "getComputedStyle(document.querySelector('.plot img')).filter"

@@ -1,0 +1,1 @@
+"""A read-only page over run folders, live in the browser. Needs no torch."""
