@@ -3,13 +3,16 @@ PYTHON ?= python3
 BIN := .venv/bin
 INSTALLED := .venv/.installed
 
-.PHONY: demo results test test-slow check bench format clean
+.PHONY: demo results docs test test-slow check bench format clean
 
 demo: $(INSTALLED) ## how deep DQN and NoisyNet-DQN explore: table, figure, video, report; 3 minutes
 	$(BIN)/python examples/demo.py
 
 results: $(INSTALLED) ## every figure and table of docs/results.md from the data in results/, without training; a minute
 	$(BIN)/python results/redraw.py
+
+docs: $(INSTALLED) ## the documentation as a site in site/, without warnings
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 test: check ## formatting, lint, types and the default tests
 	$(BIN)/python -m pytest -n 2
@@ -50,7 +53,7 @@ $(INSTALLED): pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --upgrade pip
 	$(BIN)/python -m pip install --quiet -c constraints.txt torch==2.13.0
-	$(BIN)/python -m pip install --quiet -c constraints.txt -e ".[atari,gym,minatar,kernels,report,video,tensorboard,dashboard,wandb,trackio,mlflow,export,hub,sb3,tianshou,torchrl,dev]"
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e ".[atari,gym,minatar,kernels,report,video,tensorboard,dashboard,wandb,trackio,mlflow,export,hub,sb3,tianshou,torchrl,docs,dev]"
 	touch $@
 
 clean:

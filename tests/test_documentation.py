@@ -95,7 +95,7 @@ def test_a_command_of_a_page_is_understood(command: str) -> None:
     group: Any = typer.main.get_command(app)
     name, *arguments = shlex.split(command)[1:]
     subcommand = group.commands[name]
-    arguments = [argument for argument in arguments if argument != "…"]
+    arguments = arguments[: arguments.index(">")] if ">" in arguments else arguments
     subcommand.make_context(name, arguments)  # raises for unknown options and missing arguments
 
 
