@@ -11,10 +11,21 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from importlib import resources
 from pathlib import Path
-from typing import Any, Final
+from typing import Annotated, Any, Final, Literal, Self
+
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Discriminator,
+    Field,
+    Tag,
+    ValidationError,
+    model_validator,
+)
 
 from noisynet.config import AGENTS, PRESETS, parse_count
 from noisynet.config.errors import nearest, unknown
+from noisynet.config.sections import Count, Section
 
 PLANS: Final = ("atari57", "atari5", "minatar5", "classic", "controls")
 """The plans shipped with the package, in `presets/`."""
@@ -26,7 +37,7 @@ _RULE_KEYS: Final = ("agents", "environments", "frames", "preset", "settings")
 _KEYS: Final = {
     "where": _RULE_KEYS,
     "variant": ("name", *_RULE_KEYS),
-    "": (*_RULE_KEYS, "seeds", "variants_only", "where", "variant"),
+    "": (*_RULE_KEYS, "seeds", "variants_only", "where", "variant", "search"),
 }
 _PLAN_KEYS: Final = ("agent", "environment", "seed", "frames")
 _MAX_SEEDS: Final = 10_000
@@ -53,6 +64,75 @@ class Rule:
     def matches(self, agent: str, environment: str) -> bool:
         """Whether the rule applies to this agent on this environment."""
         return _matches(agent, self.agents) and _matches(environment, self.environments)
+
+
+class Range(Section):
+    """The numbers of a search from `low` to `high`; whole ones if both bounds are."""
+
+    low: int | float
+    high: int | float
+    log: bool = False
+    """Whether their logarithms are sampled."""
+
+    @model_validator(mode="after")
+    def _ordered(self) -> Self:
+        if self.low >= self.high:
+            raise ValueError("expected low < high")
+        if self.log and self.low <= 0:
+            raise ValueError("expected 0 < low with log = true")
+        return self
+
+
+def _different(values: tuple[Any, ...]) -> tuple[Any, ...]:
+    if len(set(map(setting_text, values))) < max(2, len(values)):
+        raise ValueError("expected at least two different values")
+    return values
+
+
+def _kind(value: Any) -> str | None:
+    if isinstance(value, Mapping | Range):
+        return "range"
+    return "list" if isinstance(value, list | tuple) else None
+
+
+def _space(value: Any) -> Any:
+    """Ranges and lists of choices by dotted key: tables and dotted keys are equivalent."""
+    if not isinstance(value, Mapping):
+        return value  # refused by its type
+    found: dict[str, Any] = {}
+    for key, inner in value.items():
+        nested = isinstance(inner, Mapping) and not inner.keys() & Range.model_fields.keys()
+        found |= {f"{key}.{k}": v for k, v in _space(inner).items()} if nested else {key: inner}
+    return found
+
+
+_Values = Annotated[
+    Annotated[Range, Tag("range")]
+    | Annotated[tuple[Any, ...], AfterValidator(_different), Tag("list")],
+    Discriminator(
+        _kind,
+        custom_error_type="space",
+        custom_error_message="expected {low = …, high = …, log = false} or a list of values",
+    ),
+]
+
+
+class Search(Section):
+    """The table [search] of a plan: settings to find, for each agent on each environment."""
+
+    trials: Count
+    """How many; each has a run for every seed of the plan."""
+    space: Annotated[dict[str, _Values], BeforeValidator(_space), Field(min_length=1)]
+    """What is sampled, by dotted key: a `Range` or a tuple of choices."""
+    objective: Literal["score", "last", "mean"] = "score"
+    """Of a run: the highest of its evaluations (the paper's score), the last, or their mean. That
+    of a trial is the mean over its seeds."""
+    seed: Annotated[int, Field(ge=0)] = 0
+    """Of the search itself."""
+    startup_trials: Annotated[int, Field(ge=0)] = 10
+    """Trials that are sampled uniformly, and completed trials before others are pruned."""
+    prune_after: Annotated[int, Field(ge=0)] = 1
+    """Evaluations of a trial before it can be pruned."""
 
 
 def read_plan(plan: str) -> tuple[dict[str, Any], str]:
@@ -111,6 +191,7 @@ class PlanReader:
         for repeated in _repeated(names):
             self.errors.append(f"variant: the name {repeated!r} is used more than once")
         self.variants_only = self._variants_only(document)
+        self.search = self._search(document.get("search"))
         if agents is not None:
             self.agents = self._agents(_split_names(agents), "--agents")
         if environments is not None:
@@ -215,6 +296,29 @@ class PlanReader:
             self.errors.append("variants_only: the plan has no [[variant]]")
         return value is True
 
+    def _search(self, table: Any) -> Search | None:
+        if table is None:
+            return None
+        if self.variants:
+            self.errors.append("search: expected a plan without [[variant]]; use two plans")
+        try:
+            search = Search.model_validate(table)
+        except ValidationError as error:
+            for one in error.errors():
+                at = ".".join(str(key) for key in one["loc"] if key not in ("range", "list"))
+                message = f"{one['msg'].removeprefix('Value error, ')}, got {one['input']!r}"
+                if one["type"] == "extra_forbidden":
+                    known = (Range if "range" in one["loc"] else Search).model_fields
+                    message = unknown("key", str(one["loc"][-1]), known)
+                elif one["type"] == "missing":
+                    message = "expected a value, got nothing"
+                self.errors.append(f"search: {at}: {message}")
+            return None
+        for key in search.space:
+            if key in _PLAN_KEYS:
+                self.errors.append(f"search: space: {key!r} is set by the plan")
+        return search
+
     def _settings(self, value: Any, at: str) -> tuple[str, ...]:
         if not isinstance(value, Mapping):
             self.errors.append(f"{at}settings: expected a table of keys and values, got {value!r}")
@@ -229,15 +333,18 @@ class PlanReader:
                 self.errors.append(f"{at}settings: {key!r} is set by the plan, not in settings")
                 continue
             try:
-                found.append(
-                    f"{key}={setting if isinstance(setting, str) else json.dumps(setting)}"
-                )
+                found.append(f"{key}={setting_text(setting)}")
             except TypeError:
                 self.errors.append(
                     f"{at}settings: {key} expected a number, string, boolean or list, got a "
                     f"{type(setting).__name__}"
                 )
         return tuple(found)
+
+
+def setting_text(value: Any) -> str:
+    """A value as after `--set key=`."""
+    return value if isinstance(value, str) else json.dumps(value)
 
 
 def _matches(name: str, patterns: Iterable[str]) -> bool:

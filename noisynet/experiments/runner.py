@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import os
 import time
-from typing import Final
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Final
 
 from noisynet.experiments.display import Display
 from noisynet.experiments.job import Job, JobState
 from noisynet.experiments.plan import Plan, RunSpec
 from noisynet.experiments.process import LocalProcess, Process, ProcessOptions
 from noisynet.runs.stop_signals import StopRequest
+
+if TYPE_CHECKING:
+    from noisynet.experiments.search import Searches
 
 _POLL_SECONDS: Final = 0.1
 
@@ -24,7 +28,10 @@ def available_cores() -> int:
 
 
 class Runner:
-    """Runs every job of a plan, as many at once as `cores` and `max_jobs` allow."""
+    """Runs every job of a plan, as many at once as `cores` and `max_jobs` allow.
+
+    With `searches`, the jobs are those of their trials, which are sampled while there is room.
+    """
 
     def __init__(
         self,
@@ -34,12 +41,15 @@ class Runner:
         *,
         cores: int | None = None,
         max_jobs: int | None = None,
+        searches: Searches | None = None,
     ) -> None:
-        self.options, self.display = options, display
+        self.options, self.display, self.searches = options, display, searches
         self.cores, self.max_jobs = cores or available_cores(), max_jobs
-        self.jobs = [Job(spec, self.launch, display.log) for spec in plan.specs]
-        # Runs that have checkpoints come first: they are the sooner complete.
-        self._queue = sorted(self.jobs, key=lambda job: not job.started)
+        self.jobs: list[Job] = []
+        self._add(plan.specs if searches is None else searches.open_specs())
+
+    def _add(self, specs: Iterable[RunSpec]) -> None:
+        self.jobs += [Job(spec, self.launch, self.display.log) for spec in specs]
 
     def launch(self, spec: RunSpec, _cores: int, threads: int) -> Process:
         """Start a process of a run."""
@@ -48,10 +58,11 @@ class Runner:
     def run(self, stop: StopRequest) -> None:
         """Run every job to its end, or to a checkpoint once a stop is requested."""
         try:
+            self._poll(stop)  # a search may begin without a job
             while not all(job.state.ended for job in self.jobs):
-                self._poll(stop)
                 self.display.refresh(self.jobs)
                 time.sleep(_POLL_SECONDS)
+                self._poll(stop)
         finally:  # an error here may have left jobs running: wait for their checkpoints
             for job in self.jobs:
                 job.stop()
@@ -65,17 +76,24 @@ class Runner:
             if stop():
                 job.stop(kill=stop.immediate)
             job.poll()
+        if self.searches is not None:
+            self.searches.update(self.jobs)
         if not stop():
             self.start_jobs()
 
     def start_jobs(self) -> None:
         """Start as many waiting jobs as there is room for."""
         cores, slots = self.free()
-        for job in self._queue:
+        # Runs that have checkpoints come first: they are the sooner complete.
+        for job in sorted(self.jobs, key=lambda job: not job.started):
             if cores <= 0 or slots <= 0:
                 return
             if job.state is JobState.WAITING and self.start(job, cores, slots):
                 cores, slots = self.free()
+        if self.searches is not None and cores > 0 and slots > 0:
+            idle = (JobState.WAITING, JobState.LOCKED)  # these come before any new trial
+            if not any(job.state in idle for job in self.jobs):
+                self._add(self.searches.ask())
 
     def free(self) -> tuple[int, int]:
         """How many cores are free, and how many more runs may be started."""
