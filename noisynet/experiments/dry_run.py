@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from noisynet.experiments.display import counted, format_duration, format_frames
@@ -28,13 +28,23 @@ class DryRun:
 
 
 def make_dry_run(plan: Plan, *, cores: int, jobs: int | None = None) -> DryRun:
-    """Examine a plan. Nothing is created."""
+    """Examine a plan. Nothing is created. A search is taken to prune nothing."""
+    found: list[str] = []
+    if plan.search is not None:
+        from noisynet.experiments.search import read_searches
+
+        searches, space = read_searches(plan, plan.search), plan.search.space
+        found = [f"  {key}: {values.describe()}" for key, values in space.items()]
+        found = ["search space:", *found, *searches.summary()]
+        left = [spec for study in searches.studies for spec in study.specs_left()]
+        plan = replace(plan, specs=tuple(left))
+        if not plan.specs:
+            return DryRun("\n".join([f"{plan.name}: every trial is done", *found]), 0.0)
     groups: dict[tuple[str, str], list[tuple[RunSpec, Progress]]] = {}
     for spec in plan.specs:
         progress = read_progress(spec, check_lock=False)
-        groups.setdefault((f"{spec.label} on {spec.family}", spec.agent), []).append(
-            (spec, progress)
-        )
+        label = spec.label if plan.search is None else f"trials of {spec.agent}"
+        groups.setdefault((f"{label} on {spec.family}", spec.agent), []).append((spec, progress))
     slots, measured = cores if jobs is None else min(cores, jobs), measure_throughputs(plan.out)
     width = max(len(name) for name, _ in groups)
     lines, core_seconds, frames_left, unknown, not_done = [], 0.0, 0, 0, 0
@@ -53,9 +63,8 @@ def make_dry_run(plan: Plan, *, cores: int, jobs: int | None = None) -> DryRun:
         rest = f"{counted(unknown, 'run')} of unknown throughput"
         total = f"{total}, plus {rest}" if core_seconds else rest
     lines.append(total if not_done else "every run is done")
-    return DryRun(
-        "\n".join([f"{_head(plan)}, {format_frames(frames_left)} left", *lines]), core_seconds
-    )
+    head = f"{_head(plan)}, {format_frames(frames_left)} left"
+    return DryRun("\n".join([head, *lines, *found]), core_seconds)
 
 
 def _head(plan: Plan) -> str:

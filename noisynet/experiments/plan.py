@@ -13,7 +13,6 @@ from noisynet.envs import environment_folder, parse_environment
 from noisynet.experiments.plan_file import (
     PlanError,
     PlanReader,
-    Range,
     Rule,
     Search,
     read_plan,
@@ -207,15 +206,11 @@ def _duplicates(specs: Sequence[RunSpec]) -> list[str]:
 
 def _wrong_space(search: Search, specs: Sequence[RunSpec]) -> list[str]:
     """Errors for values at the ends of ranges and for choices, each with the others' first."""
-    ends = {
-        key: (given.low, given.high) if isinstance(given, Range) else given
-        for key, given in search.space.items()
-    }
-    first = {key: values[0] for key, values in ends.items()}
+    first = {key: values.ends[0] for key, values in search.space.items()}
     found: dict[str, None] = {}
     for spec in specs:
-        for key, values in ends.items():
-            for value in values:
+        for key, values in search.space.items():
+            for value in values.ends:
                 try:
                     spec.with_settings("", first | {key: value})
                 except ConfigError as error:

@@ -13,15 +13,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, Self
 
-from pydantic import (
-    AfterValidator,
-    BeforeValidator,
-    Discriminator,
-    Field,
-    Tag,
-    ValidationError,
-    model_validator,
-)
+from pydantic import BeforeValidator, Field, ValidationError, model_validator
 
 from noisynet.config import AGENTS, PRESETS, parse_count
 from noisynet.config.errors import nearest, unknown
@@ -66,55 +58,45 @@ class Rule:
         return _matches(agent, self.agents) and _matches(environment, self.environments)
 
 
-class Range(Section):
-    """The numbers of a search from `low` to `high`; whole ones if both bounds are."""
+class Values(Section):
+    """What a search samples for a setting: numbers from `low` to `high`, or one of `choices`."""
 
-    low: int | float
-    high: int | float
+    low: int | float = 0
+    high: int | float = 0
     log: bool = False
-    """Whether their logarithms are sampled."""
+    choices: tuple[Any, ...] = ()
+
+    @property
+    def ends(self) -> tuple[Any, ...]:
+        """Both ends of the range, or all choices."""
+        return self.choices or (self.low, self.high)
+
+    def describe(self) -> str:
+        """As in "0.001 to 0.1 (log)" or "32, 64"."""
+        scale = " (log)" if self.log else ""
+        return ", ".join(map(setting_text, self.choices)) or f"{self.low} to {self.high}{scale}"
 
     @model_validator(mode="after")
-    def _ordered(self) -> Self:
-        if self.low >= self.high:
-            raise ValueError("expected low < high")
-        if self.log and self.low <= 0:
-            raise ValueError("expected 0 < low with log = true")
+    def _check(self) -> Self:
+        if len(set(map(setting_text, self.ends))) < max(2, len(self.choices)):
+            raise ValueError("expected at least two different values, or low < high")
+        if not self.choices and (self.low > self.high or (self.log and self.low <= 0)):
+            raise ValueError("expected low < high, and 0 < low with log = true")
         return self
 
 
-def _different(values: tuple[Any, ...]) -> tuple[Any, ...]:
-    if len(set(map(setting_text, values))) < max(2, len(values)):
-        raise ValueError("expected at least two different values")
-    return values
+def _space(value: Any) -> dict[str, Any]:
+    """Fields of `Values` by dotted key; tables and dotted keys are equivalent."""
+    from noisynet.runs.encoding import flatten  # not at the top: `noisynet --help` stays fast
 
-
-def _kind(value: Any) -> str | None:
-    if isinstance(value, Mapping | Range):
-        return "range"
-    return "list" if isinstance(value, list | tuple) else None
-
-
-def _space(value: Any) -> Any:
-    """Ranges and lists of choices by dotted key: tables and dotted keys are equivalent."""
-    if not isinstance(value, Mapping):
-        return value  # refused by its type
     found: dict[str, Any] = {}
-    for key, inner in value.items():
-        nested = isinstance(inner, Mapping) and not inner.keys() & Range.model_fields.keys()
-        found |= {f"{key}.{k}": v for k, v in _space(inner).items()} if nested else {key: inner}
+    for key, leaf in flatten(value).items():
+        setting, _, field = key.rpartition(".")
+        if isinstance(leaf, list):
+            found[key] = {"choices": leaf}
+        else:
+            found.setdefault(setting, {})[field] = leaf
     return found
-
-
-_Values = Annotated[
-    Annotated[Range, Tag("range")]
-    | Annotated[tuple[Any, ...], AfterValidator(_different), Tag("list")],
-    Discriminator(
-        _kind,
-        custom_error_type="space",
-        custom_error_message="expected {low = …, high = …, log = false} or a list of values",
-    ),
-]
 
 
 class Search(Section):
@@ -122,8 +104,8 @@ class Search(Section):
 
     trials: Count
     """How many; each has a run for every seed of the plan."""
-    space: Annotated[dict[str, _Values], BeforeValidator(_space), Field(min_length=1)]
-    """What is sampled, by dotted key: a `Range` or a tuple of choices."""
+    space: Annotated[dict[str, Values], BeforeValidator(_space), Field(min_length=1)]
+    """What is sampled, by dotted key: lists are choices, tables with low and high ranges."""
     objective: Literal["score", "last", "mean"] = "score"
     """Of a run: the highest of its evaluations (the paper's score), the last, or their mean. That
     of a trial is the mean over its seeds."""
@@ -305,18 +287,16 @@ class PlanReader:
             search = Search.model_validate(table)
         except ValidationError as error:
             for one in error.errors():
-                at = ".".join(str(key) for key in one["loc"] if key not in ("range", "list"))
-                message = f"{one['msg'].removeprefix('Value error, ')}, got {one['input']!r}"
+                *above, last = map(str, one["loc"])
+                given = "" if isinstance(one["input"], Mapping) else f", got {one['input']!r}"
+                message = f"{last}: {one['msg'].removeprefix('Value error, ')}{given}"
                 if one["type"] == "extra_forbidden":
-                    known = (Range if "range" in one["loc"] else Search).model_fields
-                    message = unknown("key", str(one["loc"][-1]), known)
-                elif one["type"] == "missing":
-                    message = "expected a value, got nothing"
-                self.errors.append(f"search: {at}: {message}")
+                    known = (Values if above else Search).model_fields
+                    message = unknown("key", last, known)
+                self.errors.append(": ".join(["search", *above, message]))
             return None
-        for key in search.space:
-            if key in _PLAN_KEYS:
-                self.errors.append(f"search: space: {key!r} is set by the plan")
+        taken = [key for key in search.space if key in _PLAN_KEYS]
+        self.errors += [f"search: space: {key!r} is set by the plan" for key in taken]
         return search
 
     def _settings(self, value: Any, at: str) -> tuple[str, ...]:

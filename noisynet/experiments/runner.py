@@ -46,7 +46,7 @@ class Runner:
         self.options, self.display, self.searches = options, display, searches
         self.cores, self.max_jobs = cores or available_cores(), max_jobs
         self.jobs: list[Job] = []
-        self._add(plan.specs if searches is None else searches.open_specs())
+        self._add(plan.specs if searches is None else searches.unfinished())
 
     def _add(self, specs: Iterable[RunSpec]) -> None:
         self.jobs += [Job(spec, self.launch, self.display.log) for spec in specs]
