@@ -48,8 +48,11 @@ class Runner:
         self.jobs: list[Job] = []
         self._add(plan.specs if searches is None else searches.unfinished())
 
-    def _add(self, specs: Iterable[RunSpec]) -> None:
-        self.jobs += [Job(spec, self.launch, self.display.log) for spec in specs]
+    def _add(self, specs: Iterable[RunSpec]) -> bool:
+        """Add jobs; whether there are any."""
+        jobs = [Job(spec, self.launch, self.display.log) for spec in specs]
+        self.jobs += jobs
+        return bool(jobs)
 
     def launch(self, spec: RunSpec, _cores: int, threads: int) -> Process:
         """Start a process of a run."""
@@ -58,11 +61,9 @@ class Runner:
     def run(self, stop: StopRequest) -> None:
         """Run every job to its end, or to a checkpoint once a stop is requested."""
         try:
-            self._poll(stop)  # a search may begin without a job
-            while not all(job.state.ended for job in self.jobs):
+            while self._poll(stop) or not all(job.state.ended for job in self.jobs):
                 self.display.refresh(self.jobs)
                 time.sleep(_POLL_SECONDS)
-                self._poll(stop)
         finally:  # an error here may have left jobs running: wait for their checkpoints
             for job in self.jobs:
                 job.stop()
@@ -71,29 +72,29 @@ class Runner:
                     job.poll()
                 time.sleep(_POLL_SECONDS)
 
-    def _poll(self, stop: StopRequest) -> None:
+    def _poll(self, stop: StopRequest) -> bool:
+        """Update and start jobs; whether a search added some."""
         for job in self.jobs:
             if stop():
                 job.stop(kill=stop.immediate)
             job.poll()
         if self.searches is not None:
             self.searches.update(self.jobs)
-        if not stop():
-            self.start_jobs()
+        return not stop() and self.start_jobs()
 
-    def start_jobs(self) -> None:
-        """Start as many waiting jobs as there is room for."""
+    def start_jobs(self) -> bool:
+        """Start as many waiting jobs as there is room for; whether a search added some."""
         cores, slots = self.free()
         # Runs that have checkpoints come first: they are the sooner complete.
         for job in sorted(self.jobs, key=lambda job: not job.started):
             if cores <= 0 or slots <= 0:
-                return
+                return False
             if job.state is JobState.WAITING and self.start(job, cores, slots):
                 cores, slots = self.free()
-        if self.searches is not None and cores > 0 and slots > 0:
-            idle = (JobState.WAITING, JobState.LOCKED)  # these come before any new trial
-            if not any(job.state in idle for job in self.jobs):
-                self._add(self.searches.ask())
+        idle = (JobState.WAITING, JobState.LOCKED)  # these come before any new trial
+        if self.searches is None or any(job.state in idle for job in self.jobs):
+            return False
+        return cores > 0 and slots > 0 and self._add(self.searches.ask())
 
     def free(self) -> tuple[int, int]:
         """How many cores are free, and how many more runs may be started."""

@@ -59,9 +59,9 @@ class Study:
         self._specs, self._search = tuple(specs), search
         self._states = self._optuna.trial.TrialState
         self.name = f"{specs[0].agent} on {specs[0].environment}"
-        self._study = self._optuna.create_study(
-            storage=storage, study_name=self.name, direction="maximize", load_if_exists=True
-        )
+        if self.name not in self._optuna.get_all_study_names(storage):
+            self._optuna.create_study(storage=storage, study_name=self.name, direction="maximize")
+        self._study = self._optuna.load_study(storage=storage, study_name=self.name)
         self._id = storage.get_study_id_from_name(self.name)
         self._check_record()
         self._distributions = {
