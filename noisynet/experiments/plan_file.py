@@ -287,13 +287,13 @@ class PlanReader:
             search = Search.model_validate(table)
         except ValidationError as error:
             for one in error.errors():
-                *above, last = map(str, one["loc"])
+                at = ["search", *map(str, one["loc"])]
                 given = "" if isinstance(one["input"], Mapping) else f", got {one['input']!r}"
-                message = f"{last}: {one['msg'].removeprefix('Value error, ')}{given}"
+                message = one["msg"].removeprefix("Value error, ") + given
                 if one["type"] == "extra_forbidden":
-                    known = (Values if above else Search).model_fields
-                    message = unknown("key", last, known)
-                self.errors.append(": ".join(["search", *above, message]))
+                    known = (Values if at[2:] else Search).model_fields
+                    message = unknown("key", at.pop(), known)
+                self.errors.append(": ".join([*at, message]))
             return None
         taken = [key for key in search.space if key in _PLAN_KEYS]
         self.errors += [f"search: space: {key!r} is set by the plan" for key in taken]
