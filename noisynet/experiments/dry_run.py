@@ -31,12 +31,12 @@ def make_dry_run(plan: Plan, *, cores: int, jobs: int | None = None) -> DryRun:
     """Examine a plan. Nothing is created. A search is taken to prune nothing."""
     found: list[str] = []
     if plan.search is not None:
-        from noisynet.experiments.search import read_searches
+        from noisynet.experiments.search import read_studies
 
-        searches, space = read_searches(plan, plan.search), plan.search.space
+        studies, space = read_studies(plan, plan.search), plan.search.space
         found = [f"  {key}: {values.describe()}" for key, values in space.items()]
-        found = ["search space:", *found, *searches.summary()]
-        left = [spec for study in searches.studies for spec in study.specs_left()]
+        found = ["search space:", *found, *(line for study in studies for line in study.summary())]
+        left = [spec for study in studies for spec in study.specs(new=True)]
         plan = replace(plan, specs=tuple(left))
         if not plan.specs:
             return DryRun("\n".join([f"{plan.name}: every trial is done", *found]), 0.0)

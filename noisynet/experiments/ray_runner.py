@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import socket
 import time
+from collections.abc import Sequence
 from concurrent.futures import Future
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
@@ -20,7 +21,7 @@ from noisynet.runs import RunFolder
 from noisynet.runs.stop_signals import StopRequest
 
 if TYPE_CHECKING:
-    from noisynet.experiments.search import Searches
+    from noisynet.experiments.search import Study
 
 _LOCK_POLL_SECONDS: Final = 5.0
 _CONNECT_SECONDS: Final = 10.0
@@ -45,17 +46,17 @@ class RayRunner(Runner):
         *,
         address: str | None = None,
         max_jobs: int | None = None,
-        searches: Searches | None = None,
+        studies: Sequence[Study] = (),
     ) -> None:
         self.ray = import_extra("ray", "ray")
         self._connected = not self.ray.is_initialized()
         if self._connected:
             _check_address(address)
             self.ray.init(address=address, log_to_driver=False, logging_level="warning")
-        if searches is not None and max_jobs is None:  # no more trials than can run at once
+        if studies and max_jobs is None:  # no more trials than can run at once
             cores = int(self.ray.cluster_resources().get("CPU", 1))
             max_jobs = max(1, cores // max(spec.processes for spec in plan.specs))
-        super().__init__(plan, options, display, max_jobs=max_jobs, searches=searches)
+        super().__init__(plan, options, display, max_jobs=max_jobs, studies=studies)
 
     def run(self, stop: StopRequest) -> None:
         """Run every job to its end, or to a checkpoint once a stop is requested."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Final
 
 from noisynet.experiments.display import Display
@@ -14,7 +14,7 @@ from noisynet.experiments.process import LocalProcess, Process, ProcessOptions
 from noisynet.runs.stop_signals import StopRequest
 
 if TYPE_CHECKING:
-    from noisynet.experiments.search import Searches
+    from noisynet.experiments.search import Study
 
 _POLL_SECONDS: Final = 0.1
 
@@ -30,7 +30,7 @@ def available_cores() -> int:
 class Runner:
     """Runs every job of a plan, as many at once as `cores` and `max_jobs` allow.
 
-    With `searches`, the jobs are those of their trials, which are sampled while there is room.
+    With `studies`, the jobs are those of their trials, which are sampled while there is room.
     """
 
     def __init__(
@@ -41,12 +41,12 @@ class Runner:
         *,
         cores: int | None = None,
         max_jobs: int | None = None,
-        searches: Searches | None = None,
+        studies: Sequence[Study] = (),
     ) -> None:
-        self.options, self.display, self.searches = options, display, searches
+        self.options, self.display, self.studies = options, display, studies
         self.cores, self.max_jobs = cores or available_cores(), max_jobs
         self.jobs: list[Job] = []
-        self._add(plan.specs if searches is None else searches.unfinished())
+        self._add([spec for study in studies for spec in study.specs()] if studies else plan.specs)
 
     def _add(self, specs: Iterable[RunSpec]) -> bool:
         """Add jobs; whether there are any."""
@@ -78,8 +78,8 @@ class Runner:
             if stop():
                 job.stop(kill=stop.immediate)
             job.poll()
-        if self.searches is not None:
-            self.searches.update(self.jobs)
+        for study in self.studies:
+            study.update({job.spec.name: job for job in self.jobs})
         return not stop() and self.start_jobs()
 
     def start_jobs(self) -> bool:
@@ -92,9 +92,10 @@ class Runner:
             if job.state is JobState.WAITING and self.start(job, cores, slots):
                 cores, slots = self.free()
         idle = (JobState.WAITING, JobState.LOCKED)  # these come before any new trial
-        if self.searches is None or any(job.state in idle for job in self.jobs):
+        if not self.studies or any(job.state in idle for job in self.jobs):
             return False
-        return cores > 0 and slots > 0 and self._add(self.searches.ask())
+        fewest = min(self.studies, key=lambda study: len(study.trials()))
+        return cores > 0 and slots > 0 and self._add(fewest.ask())
 
     def free(self) -> tuple[int, int]:
         """How many cores are free, and how many more runs may be started."""

@@ -179,10 +179,10 @@ class Study:
             ended += of_run[-1:]
         return values
 
-    def specs_left(self) -> list[RunSpec]:
-        """The runs of unfinished trials, and of new ones, without the settings they will have."""
+    def specs(self, *, new: bool = False) -> list[RunSpec]:
+        """The runs of unfinished trials; and of new ones, without the settings they will have."""
         runs = [spec for specs in self.unfinished.values() for spec in specs]
-        for number in range(len(self.trials()), self._search.trials):
+        for number in range(len(self.trials()), self._search.trials if new else 0):
             runs += [replace(spec, variant=f"trial-{number}") for spec in self._specs]
         return runs
 
@@ -211,38 +211,9 @@ class Study:
         return ["".join([line, *more]), title, "[settings]", *settings]
 
 
-class Searches:
-    """The studies of a plan, one for each agent on each environment."""
-
-    def __init__(self, storage: Any, plan: Plan, search: Search, log: Log) -> None:
-        pairs: dict[tuple[str, str], list[RunSpec]] = {}
-        for spec in plan.specs:
-            pairs.setdefault((spec.agent, spec.environment), []).append(spec)
-        self.studies = [Study(storage, specs, search, log) for specs in pairs.values()]
-
-    def unfinished(self) -> list[RunSpec]:
-        """The runs of unfinished trials."""
-        studies = [study.unfinished.values() for study in self.studies]
-        return [spec for trials in studies for specs in trials for spec in specs]
-
-    def ask(self) -> tuple[RunSpec, ...]:
-        """The runs of a new trial, of the study with the fewest; none if all have enough."""
-        return min(self.studies, key=lambda study: len(study.trials())).ask()
-
-    def update(self, jobs: Sequence[Job]) -> None:
-        """Record what the jobs have done; stop those of poor trials."""
-        by_name = {job.spec.name: job for job in jobs}
-        for study in self.studies:
-            study.update(by_name)
-
-    def summary(self) -> tuple[str, ...]:
-        """The number of trials and the best settings of each study."""
-        return tuple(line for study in self.studies for line in study.summary())
-
-
 @contextmanager
-def open_searches(plan: Plan, search: Search, log: Log) -> Iterator[Searches]:
-    """Open the journal of a plan, for one process at a time.
+def open_studies(plan: Plan, search: Search, log: Log) -> Iterator[list[Study]]:
+    """The studies of a plan, one for each agent on each environment, for one process at a time.
 
     Raises:
         ImportError: Optuna is not installed.
@@ -259,10 +230,10 @@ def open_searches(plan: Plan, search: Search, log: Log) -> Iterator[Searches]:
         if path.exists():
             with path.open("r+b") as file:  # a power cut may leave a part of a line
                 file.truncate(file.read().rfind(b"\n") + 1)
-        yield Searches(_journal(path), plan, search, log)
+        yield _studies(_journal(path), plan, search, log)
 
 
-def read_searches(plan: Plan, search: Search) -> Searches:
+def read_studies(plan: Plan, search: Search) -> list[Study]:
     """The studies of a plan as they are now, in memory. Nothing is created or changed."""
     optuna = import_extra("optuna", "search")
     copy, path = optuna.storages.InMemoryStorage(), plan.out / JOURNAL
@@ -270,7 +241,14 @@ def read_searches(plan: Plan, search: Search) -> Searches:
         stored = _journal(path)
         for name in optuna.get_all_study_names(stored):
             optuna.copy_study(from_study_name=name, from_storage=stored, to_storage=copy)
-    return Searches(copy, plan, search, lambda _spec, _message: None)
+    return _studies(copy, plan, search, lambda _spec, _message: None)
+
+
+def _studies(storage: Any, plan: Plan, search: Search, log: Log) -> list[Study]:
+    pairs: dict[tuple[str, str], list[RunSpec]] = {}
+    for spec in plan.specs:
+        pairs.setdefault((spec.agent, spec.environment), []).append(spec)
+    return [Study(storage, specs, search, log) for specs in pairs.values()]
 
 
 def _journal(path: Path) -> Any:

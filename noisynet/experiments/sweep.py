@@ -8,7 +8,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from rich.console import Console
 
@@ -21,6 +21,9 @@ from noisynet.experiments.process import ProcessOptions
 from noisynet.experiments.progress import config_conflict
 from noisynet.experiments.runner import Runner, available_cores
 from noisynet.runs.stop_signals import stop_on_signals
+
+if TYPE_CHECKING:
+    from noisynet.experiments.search import Study
 
 RUNNERS: Final = ("local", "ray")
 """Where a sweep can run."""
@@ -104,20 +107,20 @@ def run_sweep(
         return make_dry_run(plan, cores=available_cores(), jobs=jobs)
     with ExitStack() as stack:
         display = stack.enter_context(Display(console or SweepConsole(stderr=True)))
-        searches = None
+        studies: list[Study] = []
         if plan.search is not None:
-            from noisynet.experiments.search import open_searches
+            from noisynet.experiments.search import open_studies
 
-            searches = stack.enter_context(open_searches(plan, plan.search, display.log))
+            studies = stack.enter_context(open_studies(plan, plan.search, display.log))
         make: Callable[..., Runner] = Runner
         if on == "ray":
             from noisynet.experiments.ray_runner import RayRunner
 
             make = partial(RayRunner, address=address)
-        runner = make(plan, options or ProcessOptions(), display, max_jobs=jobs, searches=searches)
+        runner = make(plan, options or ProcessOptions(), display, max_jobs=jobs, studies=studies)
         with stop_on_signals((signal.SIGINT, signal.SIGTERM, signal.SIGHUP)) as stop:
             runner.run(stop)
-        found = () if searches is None else searches.summary()
+        found = tuple(line for study in studies for line in study.summary())
     done = sum(job.state is JobState.DONE for job in runner.jobs)
     failures = tuple(
         FailedRun(job.spec.name, job.reason, job.spec.log)

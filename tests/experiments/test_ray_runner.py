@@ -127,9 +127,9 @@ def test_a_search_has_as_many_jobs_as_fit_into_the_cluster(
     tmp_path: Path, ray: FakeRay, agents: str, jobs: int | None, expected: int
 ) -> None:
     plan = build_plan("classic", out=tmp_path, agents=agents, environments="deep_sea/4", seeds=1)
-    searches: Any = SimpleNamespace(unfinished=list)
+    studies: Any = [SimpleNamespace(specs=list)]
     display = Display(Console(file=StringIO()))
-    runner = RayRunner(plan, ProcessOptions(), display, max_jobs=jobs, searches=searches)
+    runner = RayRunner(plan, ProcessOptions(), display, max_jobs=jobs, studies=studies)
     assert (runner.max_jobs, runner.jobs) == (expected, [])
     assert RayRunner(plan, ProcessOptions(), display).max_jobs is None  # Ray queues a sweep's runs
 

@@ -24,7 +24,7 @@ from noisynet.experiments import PlanError, ProcessOptions, RunSpec, build_plan,
 from noisynet.experiments import runner as runner_module
 from noisynet.experiments.process import Exit
 from noisynet.experiments.progress import read_progress
-from noisynet.experiments.search import JOURNAL, read_searches
+from noisynet.experiments.search import JOURNAL, read_studies
 from noisynet.runs import MetricsLog, RunFolder
 
 PLAN: Final = """
@@ -131,7 +131,7 @@ def name(trial: int, seed: int = 0) -> str:
 def trials(plan: Path, out: Path) -> list[tuple[Any, ...]]:
     built = build_plan(str(plan), out=out)
     assert built.search is not None
-    (study,) = read_searches(built, built.search).studies
+    (study,) = read_studies(built, built.search)
     return [
         (trial.number, trial.state.name, trial.params, trial.value, trial.intermediate_values)
         for trial in study.trials()
