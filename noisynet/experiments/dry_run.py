@@ -8,6 +8,7 @@ from typing import ClassVar
 
 from noisynet.experiments.display import counted, format_duration, format_frames
 from noisynet.experiments.plan import Plan, RunSpec
+from noisynet.experiments.plan_file import Search
 from noisynet.experiments.progress import Progress, ProgressState, read_progress
 from noisynet.experiments.throughput import Throughput, measure_throughputs, shipped_throughput
 
@@ -29,17 +30,9 @@ class DryRun:
 
 def make_dry_run(plan: Plan, *, cores: int, jobs: int | None = None) -> DryRun:
     """Examine a plan. Nothing is created. A search is taken to prune nothing."""
-    found: list[str] = []
-    if plan.search is not None:
-        from noisynet.experiments.search import read_studies
-
-        studies, space = read_studies(plan, plan.search), plan.search.space
-        found = [f"  {key}: {values.describe()}" for key, values in space.items()]
-        found = ["search space:", *found, *(line for study in studies for line in study.summary())]
-        left = [spec for study in studies for spec in study.specs(new=True)]
-        plan = replace(plan, specs=tuple(left))
-        if not plan.specs:
-            return DryRun("\n".join([f"{plan.name}: every trial is done", *found]), 0.0)
+    plan, found = _runs_of_search(plan, plan.search) if plan.search is not None else (plan, [])
+    if not plan.specs:
+        return DryRun("\n".join([f"{plan.name}: every trial is done", *found]), 0.0)
     groups: dict[tuple[str, str], list[tuple[RunSpec, Progress]]] = {}
     for spec in plan.specs:
         progress = read_progress(spec, check_lock=False)
@@ -65,6 +58,17 @@ def make_dry_run(plan: Plan, *, cores: int, jobs: int | None = None) -> DryRun:
     lines.append(total if not_done else "every run is done")
     head = f"{_head(plan)}, {format_frames(frames_left)} left"
     return DryRun("\n".join([head, *lines, *found]), core_seconds)
+
+
+def _runs_of_search(plan: Plan, search: Search) -> tuple[Plan, list[str]]:
+    """The runs that are left, and lines with the space and what was found."""
+    from noisynet.experiments.search import read_studies
+
+    studies = read_studies(plan, search)
+    left = tuple(spec for study in studies for spec in study.specs(new=True))
+    space = [f"  {key}: {values.describe()}" for key, values in search.space.items()]
+    found = [line for study in studies for line in study.summary()]
+    return replace(plan, specs=left), ["search space:", *space, *found]
 
 
 def _head(plan: Plan) -> str:
