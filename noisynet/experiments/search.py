@@ -55,7 +55,7 @@ class Study:
     """
 
     def __init__(self, storage: Any, specs: Sequence[RunSpec], search: Search, log: Log) -> None:
-        self._optuna, self._storage, self._log = import_extra("optuna", "search"), storage, log
+        self._optuna, self._storage, self._log = _optuna(), storage, log
         self._specs, self._search = tuple(specs), search
         self._states = self._optuna.trial.TrialState
         self.name = f"{specs[0].agent} on {specs[0].environment}"
@@ -219,7 +219,7 @@ def open_studies(plan: Plan, search: Search, log: Log) -> Iterator[list[Study]]:
         ImportError: Optuna is not installed.
         PlanError: another process has opened it, or it is of another plan.
     """
-    import_extra("optuna", "search")
+    _optuna()  # before anything is created
     plan.out.mkdir(parents=True, exist_ok=True)
     try:
         lock = RunLock(plan.out / _LOCK)
@@ -235,7 +235,7 @@ def open_studies(plan: Plan, search: Search, log: Log) -> Iterator[list[Study]]:
 
 def read_studies(plan: Plan, search: Search) -> list[Study]:
     """The studies of a plan as they are now, in memory. Nothing is created or changed."""
-    optuna = import_extra("optuna", "search")
+    optuna = _optuna()
     copy, path = optuna.storages.InMemoryStorage(), plan.out / JOURNAL
     if path.exists():
         stored = _journal(path)
@@ -251,10 +251,15 @@ def _studies(storage: Any, plan: Plan, search: Search, log: Log) -> list[Study]:
     return [Study(storage, specs, search, log) for specs in pairs.values()]
 
 
-def _journal(path: Path) -> Any:
-    """The storage of a journal that `search.lock` protects: Optuna's locks would outlive a kill."""
+def _optuna() -> Any:
     optuna = import_extra("optuna", "search")
     optuna.logging.set_verbosity(optuna.logging.WARNING)
+    return optuna
+
+
+def _journal(path: Path) -> Any:
+    """The storage of a journal that `search.lock` protects: Optuna's locks would outlive a kill."""
+    optuna = _optuna()
     no_lock = SimpleNamespace(acquire=lambda: True, release=lambda: None)
     backend = optuna.storages.journal.JournalFileBackend(str(path), lock_obj=no_lock)
     return optuna.storages.JournalStorage(backend)

@@ -20,7 +20,6 @@ import pytest
 from rich.console import Console
 
 from experiments.conftest import Sweeps, until
-from noisynet.config import build_config
 from noisynet.experiments import PlanError, ProcessOptions, RunSpec, build_plan, run_sweep
 from noisynet.experiments import runner as runner_module
 from noisynet.experiments.process import Exit
@@ -331,15 +330,3 @@ def test_a_search_survives_kills_of_its_process_and_of_a_run(sweeps: Sweeps) -> 
     sweeps.orders.write_text("{}")
     assert sweeps.run(jobs=1)[0] == 0
     assert trials(sweeps.plan, sweeps.out) == interrupted
-
-
-@pytest.mark.parametrize(("preset", "environment"), [("cartpole", "gym/CartPole-v1")])
-def test_a_preset_has_the_settings_that_its_study_found(preset: str, environment: str) -> None:
-    study = Path(__file__).parents[2] / "results" / f"search-{preset}"
-    plan = build_plan(str(study / "plan.toml"), out=study)
-    (spec,) = {(spec.agent, spec.environment) for spec in plan.specs}
-    assert spec == ("noisynet-dqn", environment)
-    best = snippet(str(run_sweep(plan, dry_run=True)))
-    settings = [f"{key}={json.dumps(value)}" for key, value in best.items()]
-    found = build_config("noisynet-dqn", environment, preset="classic", settings=settings)
-    assert build_config("noisynet-dqn", environment) == found
