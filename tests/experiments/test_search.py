@@ -20,6 +20,7 @@ import pytest
 from rich.console import Console
 
 from experiments.conftest import Sweeps, until
+from noisynet.config import build_config
 from noisynet.experiments import PlanError, ProcessOptions, RunSpec, build_plan, run_sweep
 from noisynet.experiments import runner as runner_module
 from noisynet.experiments.process import Exit
@@ -330,3 +331,15 @@ def test_a_search_survives_kills_of_its_process_and_of_a_run(sweeps: Sweeps) -> 
     sweeps.orders.write_text("{}")
     assert sweeps.run(jobs=1)[0] == 0
     assert trials(sweeps.plan, sweeps.out) == interrupted
+
+
+def test_the_preset_of_cartpole_has_the_settings_that_its_study_found() -> None:
+    study = Path(__file__).parents[2] / "results" / "search-cartpole"
+    plan = build_plan(str(study / "plan.toml"), out=study)
+    agent, environment = "noisynet-dqn", "gym/CartPole-v1"
+    assert {(spec.agent, spec.environment) for spec in plan.specs} == {(agent, environment)}
+    best = snippet(str(run_sweep(plan, dry_run=True)))
+    settings = ["learning.double_q=true"]  # of every trial
+    settings += [f"{key}={json.dumps(value)}" for key, value in best.items()]
+    found = build_config(agent, environment, preset="classic", settings=settings)
+    assert build_config(agent, environment) == found
