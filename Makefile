@@ -1,4 +1,4 @@
-# Every target creates .venv and installs its dependencies first: all extras but ray.
+# Every target creates .venv and installs its dependencies first: all extras.
 PYTHON ?= python3
 BIN := .venv/bin
 INSTALLED := .venv/.installed
@@ -53,7 +53,7 @@ $(INSTALLED): pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --upgrade pip
 	$(BIN)/python -m pip install --quiet -c constraints.txt torch==2.13.0
-	$(BIN)/python -m pip install --quiet -c constraints.txt -e ".[atari,gym,minatar,kernels,report,video,tensorboard,dashboard,wandb,trackio,mlflow,export,hub,sb3,tianshou,torchrl,docs,dev]"
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e ".[atari,gym,minatar,kernels,report,video,tensorboard,ray,search,dashboard,wandb,trackio,mlflow,export,hub,sb3,tianshou,torchrl,docs,dev]"
 	touch $@
 
 clean:

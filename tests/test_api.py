@@ -259,7 +259,7 @@ def test_an_object_can_be_played_on_between_calls() -> None:
         observation, _, over, _, _ = game.step(action)
         if over:
             break
-    assert same(learnt(made, 100).network, learnt(agent(), 200).network)
+    assert same(learnt(made, 100).network, learnt(agent(preset="classic"), 200).network)
     made.save("agent.safetensors")
     with pytest.raises(ValueError, match="expected the environment of object/CartPoleEnv itself"):
         load("agent.safetensors")
@@ -274,7 +274,7 @@ def test_a_function_makes_several_environments() -> None:
     make = partial(gymnasium.make, "CartPole-v1")
     made = learnt(agent(environment=make, num_envs=3), 90)
     assert made.config.environment == "function/make"
-    named = learnt(agent(num_envs=3), 90)
+    named = learnt(agent(num_envs=3, preset="classic"), 90)
     assert same(made.network, named.network)
     message = r"expected num_envs=1 for the environment object.*Pass a function that makes"
     with pytest.raises(ValueError, match=message):

@@ -76,7 +76,7 @@ def test_the_layers_need_torch_and_numpy_only(tmp_path: Path) -> None:
 def test_cartpole_trains_without_numba(tmp_path: Path) -> None:
     arguments = [
         *("train", "noisynet-dqn", "gym/CartPole-v1", "--frames", "300", "--name", "run"),
-        *("--set", "compute=torch", "--set", "learning.starts_steps=60", "--no-tensorboard"),
+        *("--set", "compute=torch", "--set", "learning.starts_steps=64", "--no-tensorboard"),
         *("--set", "evaluation.period_frames=300", "--set", "evaluation.frames=50"),
     ]
     code = f"from noisynet.cli import app; app({arguments!r})"

@@ -30,7 +30,13 @@ def configuration(
     ]
     if not AGENT_SPECS[agent].noisy:
         shared += ["exploration.anneal_steps=100", "exploration.final=0.1"]
-    config = build_config(agent, environment, frames=4 * 10**9, settings=[*shared, *settings])
+    config = build_config(
+        agent,
+        environment,
+        frames=4 * 10**9,
+        preset="classic" if environment.startswith("gym/") else None,  # as its peers
+        settings=[*shared, *settings],
+    )
     assert isinstance(config, Config)
     return config
 

@@ -69,7 +69,7 @@ def build_config(
         environment: such as "atari/pong".
         frames: the budget; None for the preset's.
         seed: the seed of all random streams.
-        preset: one of `PRESETS`; None for that of the environment's family.
+        preset: one of `PRESETS`; None for that of the environment or of its family.
         settings: `key=value` pairs with dotted keys, such as "learning.discount=0.9".
 
     Raises:
@@ -82,7 +82,7 @@ def build_config(
         # The settings are checked against those of the nearest agent.
         agent = next(iter(nearest(agent, AGENTS)), "dqn")
     spec = AGENT_SPECS[agent]
-    default_preset = _default_preset(environment)
+    default_preset = _default_preset(agent, environment)
     if preset is None:
         preset = default_preset
     elif preset not in PRESETS:
@@ -111,13 +111,20 @@ def setting_sources(agent: str, environment: str, preset: str | None = None) -> 
     """Which settings of a valid run are not defaults: "command", "agent" or "preset <name>"."""
     sources = dict.fromkeys(("agent", "environment", "seed"), "command")
     flat: dict[str, Any] = dict(sources)
-    for source, layer in _layers(agent, preset or _default_preset(environment)):
+    for source, layer in _layers(agent, preset or _default_preset(agent, environment)):
         flat = _overridden(flat, layer)
         sources = {key: source if key in layer else sources[key] for key in flat}
     return sources
 
 
-def _default_preset(environment: str) -> str:
+def _default_preset(agent: str, environment: str) -> str:
+    if (
+        AGENT_SPECS[agent].family == "value"
+        and "network.atoms" not in presets.AGENT_SETTINGS[agent]
+    ):
+        of_name = presets.PRESETS_OF_NAMES.get(environment.partition("-v")[0])
+        if of_name is not None:
+            return of_name
     family = FAMILIES.get(environment.partition("/")[0])  # None: an error of the environment
     return family.preset if family else "paper"
 

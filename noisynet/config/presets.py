@@ -83,6 +83,35 @@ AGENT_SETTINGS: Final[dict[str, dict[str, Any]]] = {
     "noisynet-a3c-factorised": _NOISY | {"exploration.noise": "factorised"},
 }
 
+# Small problems with vectors as observations.
+_CLASSIC: Final[dict[str, Any]] = {
+    "frames": 50_000,
+    "network.hidden": (64, 64),
+    "optimiser.kind": "adam",
+    "optimiser.learning_rate": 1e-3,
+    "replay.capacity_steps": 50_000,
+    "learning.starts_steps": 200,
+    "learning.sync_target_steps": 100,
+    "learning.update_period_steps": 1,
+    "learning.clip_rewards": False,
+    "exploration.anneal_steps": 1_000,  # 2 % of the budget, as on Atari
+    "exploration.final": 0.05,
+    "exploration.evaluation": 0.0,
+    "evaluation.period_frames": 5_000,
+    "evaluation.frames": 2_500,
+    "max_episode_frames": None,
+    "checkpoint_period_frames": 10_000,
+    "log_period_steps": 500,
+}
+# Found for noisynet-dqn by `noisynet sweep results/search-cartpole/plan.toml`.
+_CARTPOLE: Final[dict[str, Any]] = {
+    "optimiser.learning_rate": 2.63e-3,
+    "learning.loss": "squared",
+    "learning.double_q": True,
+    "learning.batch_size": 64,
+    "learning.sync_target_steps": 50,
+}
+
 # For the value agents. Settings of ε-greedy exploration are not applied to noisy agents.
 VALUE_PRESETS: Final[dict[str, dict[str, Any]]] = {
     "paper": {"frames": paper.TRAINING_FRAMES},
@@ -132,27 +161,12 @@ VALUE_PRESETS: Final[dict[str, dict[str, Any]]] = {
         "evaluation.frames": 12_500,
         "checkpoint_period_frames": 10_000,
     },
-    # Small problems with vectors as observations.
-    "classic": {
-        "frames": 50_000,
-        "network.hidden": (64, 64),
-        "optimiser.kind": "adam",
-        "optimiser.learning_rate": 1e-3,
-        "replay.capacity_steps": 50_000,
-        "learning.starts_steps": 200,
-        "learning.sync_target_steps": 100,
-        "learning.update_period_steps": 1,
-        "learning.clip_rewards": False,
-        "exploration.anneal_steps": 1_000,  # 2 % of the budget, as on Atari
-        "exploration.final": 0.05,
-        "exploration.evaluation": 0.0,
-        "evaluation.period_frames": 5_000,
-        "evaluation.frames": 2_500,
-        "max_episode_frames": None,
-        "checkpoint_period_frames": 10_000,
-        "log_period_steps": 500,
-    },
+    "classic": _CLASSIC,
+    "cartpole": _CLASSIC | _CARTPOLE,
 }
+
+PRESETS_OF_NAMES: Final = {"gym/CartPole": "cartpole"}
+"""Environments with a preset of their own for agents with Q-values, by name without version."""
 
 # For the value agents with distributions over returns, after the settings above. Rewards are not
 # clipped. The ranges are symmetric, so that the values of a new network are near 0.
@@ -164,6 +178,11 @@ CATEGORICAL_PRESETS: Final[dict[str, dict[str, Any]]] = {
     },
     # A return of 1 per step is at most 100 with a discount of 0.99.
     "classic": {"network.v_min": -100.0, "network.v_max": 100.0},
+    "cartpole": {
+        "network.v_min": -100.0,
+        "network.v_max": 100.0,
+        "learning.loss": "huber",  # the default: theirs is the cross-entropy
+    },
 }
 
 # For the actor-critic agents.

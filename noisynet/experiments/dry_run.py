@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from noisynet.experiments.display import counted, format_duration, format_frames
 from noisynet.experiments.plan import Plan, RunSpec
+from noisynet.experiments.plan_file import Search
 from noisynet.experiments.progress import Progress, ProgressState, read_progress
 from noisynet.experiments.throughput import Throughput, measure_throughputs, shipped_throughput
 
@@ -28,13 +29,15 @@ class DryRun:
 
 
 def make_dry_run(plan: Plan, *, cores: int, jobs: int | None = None) -> DryRun:
-    """Examine a plan. Nothing is created."""
+    """Examine a plan. Nothing is created. A search is taken to prune nothing."""
+    plan, found = _runs_of_search(plan, plan.search) if plan.search is not None else (plan, [])
+    if not plan.specs:
+        return DryRun("\n".join([f"{plan.name}: every trial is done", *found]), 0.0)
     groups: dict[tuple[str, str], list[tuple[RunSpec, Progress]]] = {}
     for spec in plan.specs:
         progress = read_progress(spec, check_lock=False)
-        groups.setdefault((f"{spec.label} on {spec.family}", spec.agent), []).append(
-            (spec, progress)
-        )
+        label = spec.label if plan.search is None else f"trials of {spec.agent}"
+        groups.setdefault((f"{label} on {spec.family}", spec.agent), []).append((spec, progress))
     slots, measured = cores if jobs is None else min(cores, jobs), measure_throughputs(plan.out)
     width = max(len(name) for name, _ in groups)
     lines, core_seconds, frames_left, unknown, not_done = [], 0.0, 0, 0, 0
@@ -53,9 +56,19 @@ def make_dry_run(plan: Plan, *, cores: int, jobs: int | None = None) -> DryRun:
         rest = f"{counted(unknown, 'run')} of unknown throughput"
         total = f"{total}, plus {rest}" if core_seconds else rest
     lines.append(total if not_done else "every run is done")
-    return DryRun(
-        "\n".join([f"{_head(plan)}, {format_frames(frames_left)} left", *lines]), core_seconds
-    )
+    head = f"{_head(plan)}, {format_frames(frames_left)} left"
+    return DryRun("\n".join([head, *lines, *found]), core_seconds)
+
+
+def _runs_of_search(plan: Plan, search: Search) -> tuple[Plan, list[str]]:
+    """The runs that are left, and lines with the space and what was found."""
+    from noisynet.experiments.search import read_studies
+
+    studies = read_studies(plan, search)
+    left = tuple(spec for study in studies for spec in study.specs(new=True))
+    space = [f"  {key}: {values.describe()}" for key, values in search.space.items()]
+    found = [line for study in studies for line in study.summary()]
+    return replace(plan, specs=left), ["search space:", *space, *found]
 
 
 def _head(plan: Plan) -> str:

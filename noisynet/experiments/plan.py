@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
+from typing import Any, Self
 
 from noisynet.config import ActorCriticConfig, Config, ConfigError, build_config, parse_count
 from noisynet.envs import environment_folder, parse_environment
-from noisynet.experiments.plan_file import PlanError, PlanReader, Rule, read_plan
+from noisynet.experiments.plan_file import (
+    PlanError,
+    PlanReader,
+    Rule,
+    Search,
+    read_plan,
+    setting_text,
+)
 
 
 @dataclass(frozen=True)
@@ -61,6 +69,23 @@ class RunSpec:
         """How many processes train: the number of workers of an actor-critic agent, otherwise 1."""
         return self.config.workers if isinstance(self.config, ActorCriticConfig) else 1
 
+    def with_settings(self, variant: str, settings: Mapping[str, Any]) -> Self:
+        """The same run with other values of some settings.
+
+        Raises:
+            ConfigError: they are invalid.
+        """
+        changed = (*self.settings, *(f"{key}={setting_text(v)}" for key, v in settings.items()))
+        config = build_config(
+            self.agent,
+            self.environment,
+            frames=self.frames,
+            seed=self.seed,
+            preset=self.preset,
+            settings=changed,
+        )
+        return replace(self, variant=variant, settings=changed, config=config)
+
     def arguments(self) -> list[str]:
         """The arguments of `noisynet` for this run."""
         preset = [] if self.preset is None else ["--preset", self.preset]
@@ -77,12 +102,13 @@ class Plan:
     """The runs of a sweep.
 
     All agents and environments of one seed come before the next seed, so that an unfinished sweep
-    can be compared.
+    can be compared. With a search, the runs of each trial are these with other settings.
     """
 
     name: str
     out: Path
     specs: tuple[RunSpec, ...]
+    search: Search | None = None
 
 
 def build_plan(
@@ -118,11 +144,13 @@ def build_plan(
             errors.append(f"--frames {error}")
     specs, invalid = _build_runs(file, budget, out)
     errors += invalid or _duplicates(specs)
+    if file.search is not None and not errors:
+        errors += [f"{source}: search: {error}" for error in _wrong_space(file.search, specs)]
     if not (errors or specs):
         errors.append(f"{source}: expected at least one run, got none; see variants_only")
     if errors:
         raise PlanError("\n".join(errors))
-    return Plan(plan, out, tuple(specs))
+    return Plan(plan, out, tuple(specs), file.search)
 
 
 def _build_runs(file: PlanReader, budget: int | None, out: Path) -> tuple[list[RunSpec], list[str]]:
@@ -174,3 +202,17 @@ def _duplicates(specs: Sequence[RunSpec]) -> list[str]:
                 "setting; remove one of them"
             )
     return found
+
+
+def _wrong_space(search: Search, specs: Sequence[RunSpec]) -> list[str]:
+    """Errors for values at the ends of ranges and for choices, each with the others' first."""
+    first = {key: values.ends[0] for key, values in search.space.items()}
+    found: dict[str, None] = {}
+    for spec in specs:
+        for key, values in search.space.items():
+            for value in values.ends:
+                try:
+                    spec.with_settings("", first | {key: value})
+                except ConfigError as error:
+                    found |= dict.fromkeys(str(error).splitlines())
+    return list(found)

@@ -11,10 +11,13 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from importlib import resources
 from pathlib import Path
-from typing import Any, Final
+from typing import Annotated, Any, Final, Literal, Self
+
+from pydantic import BeforeValidator, Field, ValidationError, model_validator
 
 from noisynet.config import AGENTS, PRESETS, parse_count
 from noisynet.config.errors import nearest, unknown
+from noisynet.config.sections import Count, Section
 
 PLANS: Final = ("atari57", "atari5", "minatar5", "classic", "controls")
 """The plans shipped with the package, in `presets/`."""
@@ -26,7 +29,7 @@ _RULE_KEYS: Final = ("agents", "environments", "frames", "preset", "settings")
 _KEYS: Final = {
     "where": _RULE_KEYS,
     "variant": ("name", *_RULE_KEYS),
-    "": (*_RULE_KEYS, "seeds", "variants_only", "where", "variant"),
+    "": (*_RULE_KEYS, "seeds", "variants_only", "where", "variant", "search"),
 }
 _PLAN_KEYS: Final = ("agent", "environment", "seed", "frames")
 _MAX_SEEDS: Final = 10_000
@@ -53,6 +56,65 @@ class Rule:
     def matches(self, agent: str, environment: str) -> bool:
         """Whether the rule applies to this agent on this environment."""
         return _matches(agent, self.agents) and _matches(environment, self.environments)
+
+
+class Values(Section):
+    """What a search samples for a setting: numbers from `low` to `high`, or one of `choices`."""
+
+    low: int | float = 0
+    high: int | float = 0
+    log: bool = False
+    choices: tuple[Any, ...] = ()
+
+    @property
+    def ends(self) -> tuple[Any, ...]:
+        """Both ends of the range, or all choices."""
+        return self.choices or (self.low, self.high)
+
+    def describe(self) -> str:
+        """As in "0.001 to 0.1 (log)" or "32, 64"."""
+        scale = " (log)" if self.log else ""
+        return ", ".join(map(setting_text, self.choices)) or f"{self.low} to {self.high}{scale}"
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if len(set(map(setting_text, self.ends))) < max(2, len(self.choices)):
+            raise ValueError("expected at least two different values, or low < high")
+        if not self.choices and (self.low > self.high or (self.log and self.low <= 0)):
+            raise ValueError("expected low < high, and 0 < low with log = true")
+        return self
+
+
+def _space(value: Any) -> dict[str, Any]:
+    """Fields of `Values` by dotted key; tables and dotted keys are equivalent."""
+    from noisynet.runs.encoding import flatten  # not at the top: `noisynet --help` stays fast
+
+    found: dict[str, Any] = {}
+    for key, leaf in flatten(value).items():
+        setting, _, field = key.rpartition(".")
+        if isinstance(leaf, list):
+            found[key] = {"choices": leaf}
+        else:
+            found.setdefault(setting, {})[field] = leaf
+    return found
+
+
+class Search(Section):
+    """The table [search] of a plan: settings to find, for each agent on each environment."""
+
+    trials: Count
+    """How many; each has a run for every seed of the plan."""
+    space: Annotated[dict[str, Values], BeforeValidator(_space), Field(min_length=1)]
+    """What is sampled, by dotted key: lists are choices, tables with low and high ranges."""
+    objective: Literal["score", "last", "mean"] = "score"
+    """Of a run: the highest of its evaluations (the paper's score), the last, or their mean. That
+    of a trial is the mean over its seeds."""
+    seed: Annotated[int, Field(ge=0)] = 0
+    """Of the search itself."""
+    startup_trials: Annotated[int, Field(ge=0)] = 10
+    """Trials that are sampled uniformly, and completed trials before others are pruned."""
+    prune_after: Annotated[int, Field(ge=0)] = 1
+    """Evaluations of a trial before it can be pruned."""
 
 
 def read_plan(plan: str) -> tuple[dict[str, Any], str]:
@@ -111,6 +173,7 @@ class PlanReader:
         for repeated in _repeated(names):
             self.errors.append(f"variant: the name {repeated!r} is used more than once")
         self.variants_only = self._variants_only(document)
+        self.search = self._search(document.get("search"))
         if agents is not None:
             self.agents = self._agents(_split_names(agents), "--agents")
         if environments is not None:
@@ -215,6 +278,27 @@ class PlanReader:
             self.errors.append("variants_only: the plan has no [[variant]]")
         return value is True
 
+    def _search(self, table: Any) -> Search | None:
+        if table is None:
+            return None
+        if self.variants:
+            self.errors.append("search: expected a plan without [[variant]]; use two plans")
+        try:
+            search = Search.model_validate(table)
+        except ValidationError as error:
+            for one in error.errors():
+                at = ["search", *map(str, one["loc"])]
+                given = "" if isinstance(one["input"], Mapping) else f", got {one['input']!r}"
+                message = one["msg"].removeprefix("Value error, ") + given
+                if one["type"] == "extra_forbidden":
+                    known = (Values if at[2:] else Search).model_fields
+                    message = unknown("key", at.pop(), known)
+                self.errors.append(": ".join([*at, message]))
+            return None
+        taken = [key for key in search.space if key in _PLAN_KEYS]
+        self.errors += [f"search: space: {key!r} is set by the plan" for key in taken]
+        return search
+
     def _settings(self, value: Any, at: str) -> tuple[str, ...]:
         if not isinstance(value, Mapping):
             self.errors.append(f"{at}settings: expected a table of keys and values, got {value!r}")
@@ -229,15 +313,18 @@ class PlanReader:
                 self.errors.append(f"{at}settings: {key!r} is set by the plan, not in settings")
                 continue
             try:
-                found.append(
-                    f"{key}={setting if isinstance(setting, str) else json.dumps(setting)}"
-                )
+                found.append(f"{key}={setting_text(setting)}")
             except TypeError:
                 self.errors.append(
                     f"{at}settings: {key} expected a number, string, boolean or list, got a "
                     f"{type(setting).__name__}"
                 )
         return tuple(found)
+
+
+def setting_text(value: Any) -> str:
+    """A value as after `--set key=`."""
+    return value if isinstance(value, str) else json.dumps(value)
 
 
 def _matches(name: str, patterns: Iterable[str]) -> bool:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import signal
 import socket
 import time
+from collections.abc import Sequence
 from concurrent.futures import Future
 from dataclasses import replace
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from noisynet.experiments.display import Display
 from noisynet.experiments.job import Job
@@ -18,6 +19,9 @@ from noisynet.experiments.runner import Runner
 from noisynet.extras import import_extra
 from noisynet.runs import RunFolder
 from noisynet.runs.stop_signals import StopRequest
+
+if TYPE_CHECKING:
+    from noisynet.experiments.search import Study
 
 _LOCK_POLL_SECONDS: Final = 5.0
 _CONNECT_SECONDS: Final = 10.0
@@ -42,15 +46,17 @@ class RayRunner(Runner):
         *,
         address: str | None = None,
         max_jobs: int | None = None,
+        studies: Sequence[Study] = (),
     ) -> None:
         self.ray = import_extra("ray", "ray")
         self._connected = not self.ray.is_initialized()
         if self._connected:
             _check_address(address)
             self.ray.init(address=address, log_to_driver=False, logging_level="warning")
-        out = plan.out.absolute()  # workers have other working directories
-        specs = tuple(replace(spec, out=out) for spec in plan.specs)
-        super().__init__(replace(plan, out=out, specs=specs), options, display, max_jobs=max_jobs)
+        if studies and max_jobs is None:  # no more trials than can run at once
+            cores = int(self.ray.cluster_resources().get("CPU", 1))
+            max_jobs = max(1, cores // max(spec.processes for spec in plan.specs))
+        super().__init__(plan, options, display, max_jobs=max_jobs, studies=studies)
 
     def run(self, stop: StopRequest) -> None:
         """Run every job to its end, or to a checkpoint once a stop is requested."""
@@ -62,6 +68,7 @@ class RayRunner(Runner):
 
     def launch(self, spec: RunSpec, cores: int, threads: int) -> Process:
         """Submit the task of a run."""
+        spec = replace(spec, out=spec.out.absolute())  # workers have other working directories
         return RayTask(self.ray, spec, self.options, cores, threads)
 
     def free(self) -> tuple[int, int]:

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import os
 import time
-from typing import Final
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Final
 
 from noisynet.experiments.display import Display
 from noisynet.experiments.job import Job, JobState
 from noisynet.experiments.plan import Plan, RunSpec
 from noisynet.experiments.process import LocalProcess, Process, ProcessOptions
 from noisynet.runs.stop_signals import StopRequest
+
+if TYPE_CHECKING:
+    from noisynet.experiments.search import Study
 
 _POLL_SECONDS: Final = 0.1
 
@@ -24,7 +28,10 @@ def available_cores() -> int:
 
 
 class Runner:
-    """Runs every job of a plan, as many at once as `cores` and `max_jobs` allow."""
+    """Runs every job of a plan, as many at once as `cores` and `max_jobs` allow.
+
+    With `studies`, the jobs are those of their trials, which are sampled while there is room.
+    """
 
     def __init__(
         self,
@@ -34,12 +41,18 @@ class Runner:
         *,
         cores: int | None = None,
         max_jobs: int | None = None,
+        studies: Sequence[Study] = (),
     ) -> None:
-        self.options, self.display = options, display
+        self.options, self.display, self.studies = options, display, studies
         self.cores, self.max_jobs = cores or available_cores(), max_jobs
-        self.jobs = [Job(spec, self.launch, display.log) for spec in plan.specs]
-        # Runs that have checkpoints come first: they are the sooner complete.
-        self._queue = sorted(self.jobs, key=lambda job: not job.started)
+        self.jobs: list[Job] = []
+        self._add([spec for study in studies for spec in study.specs()] if studies else plan.specs)
+
+    def _add(self, specs: Iterable[RunSpec]) -> bool:
+        """Add jobs; whether there are any."""
+        jobs = [Job(spec, self.launch, self.display.log) for spec in specs]
+        self.jobs += jobs
+        return bool(jobs)
 
     def launch(self, spec: RunSpec, _cores: int, threads: int) -> Process:
         """Start a process of a run."""
@@ -48,8 +61,7 @@ class Runner:
     def run(self, stop: StopRequest) -> None:
         """Run every job to its end, or to a checkpoint once a stop is requested."""
         try:
-            while not all(job.state.ended for job in self.jobs):
-                self._poll(stop)
+            while self._poll(stop) or not all(job.state.ended for job in self.jobs):
                 self.display.refresh(self.jobs)
                 time.sleep(_POLL_SECONDS)
         finally:  # an error here may have left jobs running: wait for their checkpoints
@@ -60,22 +72,30 @@ class Runner:
                     job.poll()
                 time.sleep(_POLL_SECONDS)
 
-    def _poll(self, stop: StopRequest) -> None:
+    def _poll(self, stop: StopRequest) -> bool:
+        """Update and start jobs; whether a search added some."""
         for job in self.jobs:
             if stop():
                 job.stop(kill=stop.immediate)
             job.poll()
-        if not stop():
-            self.start_jobs()
+        for study in self.studies:
+            study.update({job.spec.name: job for job in self.jobs})
+        return not stop() and self.start_jobs()
 
-    def start_jobs(self) -> None:
-        """Start as many waiting jobs as there is room for."""
+    def start_jobs(self) -> bool:
+        """Start as many waiting jobs as there is room for; whether a search added some."""
         cores, slots = self.free()
-        for job in self._queue:
+        # Runs that have checkpoints come first: they are the sooner complete.
+        for job in sorted(self.jobs, key=lambda job: not job.started):
             if cores <= 0 or slots <= 0:
-                return
+                return False
             if job.state is JobState.WAITING and self.start(job, cores, slots):
                 cores, slots = self.free()
+        idle = (JobState.WAITING, JobState.LOCKED)  # these come before any new trial
+        if not self.studies or any(job.state in idle for job in self.jobs):
+            return False
+        fewest = min(self.studies, key=lambda study: len(study.trials()))
+        return cores > 0 and slots > 0 and self._add(fewest.ask())
 
     def free(self) -> tuple[int, int]:
         """How many cores are free, and how many more runs may be started."""

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import signal
+from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from rich.console import Console
 
@@ -18,6 +21,9 @@ from noisynet.experiments.process import ProcessOptions
 from noisynet.experiments.progress import config_conflict
 from noisynet.experiments.runner import Runner, available_cores
 from noisynet.runs.stop_signals import stop_on_signals
+
+if TYPE_CHECKING:
+    from noisynet.experiments.search import Study
 
 RUNNERS: Final = ("local", "ray")
 """Where a sweep can run."""
@@ -43,6 +49,7 @@ class SweepSummary:
     done: int
     failures: tuple[FailedRun, ...] = ()
     signal: int | None = None
+    search: tuple[str, ...] = ()
 
     @property
     def exit_code(self) -> int:
@@ -55,6 +62,7 @@ class SweepSummary:
         lines = [f"{self.plan}: {self.done:,} of {self.runs:,} runs done"]
         if self.failures:
             lines[0] += f", {len(self.failures):,} failed"
+        lines += self.search
         for failure in self.failures:
             lines += [f"  {failure.name}: {failure.reason}", f"    see {failure.log}"]
         if self.signal is not None:
@@ -97,23 +105,29 @@ def run_sweep(
         raise PlanError("\n".join(errors))
     if dry_run:
         return make_dry_run(plan, cores=available_cores(), jobs=jobs)
-    options = options or ProcessOptions()
-    with Display(console or SweepConsole(stderr=True)) as display:
+    with ExitStack() as stack:
+        display = stack.enter_context(Display(console or SweepConsole(stderr=True)))
+        studies: list[Study] = []
+        if plan.search is not None:
+            from noisynet.experiments.search import open_studies
+
+            studies = stack.enter_context(open_studies(plan, plan.search, display.log))
+        make: Callable[..., Runner] = Runner
         if on == "ray":
             from noisynet.experiments.ray_runner import RayRunner
 
-            runner: Runner = RayRunner(plan, options, display, address=address, max_jobs=jobs)
-        else:
-            runner = Runner(plan, options, display, max_jobs=jobs)
+            make = partial(RayRunner, address=address)
+        runner = make(plan, options or ProcessOptions(), display, max_jobs=jobs, studies=studies)
         with stop_on_signals((signal.SIGINT, signal.SIGTERM, signal.SIGHUP)) as stop:
             runner.run(stop)
+        found = tuple(line for study in studies for line in study.summary())
     done = sum(job.state is JobState.DONE for job in runner.jobs)
     failures = tuple(
         FailedRun(job.spec.name, job.reason, job.spec.log)
         for job in runner.jobs
         if job.state is JobState.FAILED
     )
-    return SweepSummary(plan.name, len(plan.specs), done, failures, stop.signal)
+    return SweepSummary(plan.name, len(runner.jobs), done, failures, stop.signal, found)
 
 
 def _wrong_options(on: str, address: str | None, jobs: int | None) -> list[str]:

@@ -16,6 +16,7 @@ from noisynet.config import (
     build_config,
     has_large_convolutions,
 )
+from noisynet.config.build import setting_sources
 from noisynet.config.presets import AGENT_SETTINGS, PRESETS_OF_FAMILY
 from noisynet.config.sections import EntropyBonus, NoisyRollouts
 from noisynet.envs import FAMILIES
@@ -290,8 +291,17 @@ def test_every_decision_is_a_field_with_a_default_and_a_choice(decision: str) ->
 )
 def test_every_family_of_environments_has_a_preset(family: str, preset: str) -> None:
     assert FAMILIES[family].preset == preset
-    name = ENVIRONMENTS[family]
+    name = "gym/MountainCar-v0" if family == "gym" else ENVIRONMENTS[family]
     assert build_config("dqn", name) == build_config("dqn", name, preset=preset)
+
+
+@pytest.mark.parametrize("name", ["gym/CartPole-v1", "gym/CartPole-v0", "gym/CartPole"])
+def test_agents_with_q_values_have_presets_for_single_environments(name: str) -> None:
+    for agent, spec in AGENT_SPECS.items():
+        own = spec.family == "value" and "network.atoms" not in AGENT_SETTINGS[agent]
+        preset = "cartpole" if own else "classic"
+        assert build_config(agent, name) == build_config(agent, name, preset=preset)
+        assert (f"preset {preset}" in setting_sources(agent, name).values()) is True
 
 
 def test_every_agent_and_every_preset_has_settings() -> None:

@@ -26,6 +26,7 @@ SMALL: Final = """
 agents = ["dqn", "noisynet-dqn"]
 environments = ["deep_sea/4", "gym/CartPole-v1"]
 frames = 400
+preset = "classic"
 
 [settings]
 "learning.starts_steps" = 60

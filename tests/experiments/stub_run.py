@@ -1,8 +1,9 @@
 """Replaces `noisynet train` by a run that learns nothing (not a test).
 
-It writes its folder as a real run does: configuration, lock, status, metrics and a checkpoint every
-50 frames, from which it resumes. The JSON file STUB_ORDERS has, by the run's name:
-    config: as in config.json;
+It writes its folder as a real run does: configuration, lock, status, metrics, an evaluation every
+100 frames and a checkpoint every 50, from which it resumes. The nearer the learning rate is to
+10⁻³, the higher are the scores. The JSON file STUB_ORDERS may have, by the run's name:
+    config: as in config.json; otherwise from the arguments;
     hold_at: writes this frame to `<folder>.held` and waits until the file `open` exists;
     kill_at: kills itself at this frame, `kills` times;
     fail_at: ends with an error at this frame;
@@ -13,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import signal
 import sys
@@ -21,10 +23,12 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, NoReturn
 
+from noisynet.config import build_config
 from noisynet.experiments.run_process import exit_with_parent
 from noisynet.runs import EXIT_LOCKED, MetricsLog, RunFolder, RunLocked
 
 CHECKPOINT_FRAMES = 50
+EVALUATION_FRAMES = 100
 
 
 class StubRun:
@@ -51,6 +55,8 @@ class StubRun:
             self.obey()
             if self.frames % CHECKPOINT_FRAMES == 0:
                 self.log("train")
+                if self.frames % EVALUATION_FRAMES == 0:
+                    self.evaluate()
                 self.checkpoint("running")
             if self.stopped:
                 self.checkpoint("interrupted")
@@ -63,6 +69,14 @@ class StubRun:
         self.metrics.append(row | {"pid": os.getpid(), "threads": os.environ["OMP_NUM_THREADS"]})
         timed = {"seconds": 0.5, "steps_per_second": 20.0}
         self.timing.append({"kind": kind, "frames": self.frames, **timed})
+
+    def evaluate(self) -> None:
+        config = self.folder.read_config()
+        distance = abs(math.log10(config["optimiser"]["learning_rate"]) + 3)
+        score = self.frames / 100 * (10 - distance) + config["seed"]
+        for noise, bonus in (("on", 0), ("off", 1000)):
+            row = {"kind": "evaluation", "frames": self.frames, "noise": noise}
+            self.metrics.append(row | {"score": score + bonus})
 
     def checkpoint(self, state: Any) -> None:
         self.folder.write_status(state, frames=self.frames, score=1.5)
@@ -100,12 +114,20 @@ def main() -> None:
     for option in ("--frames", "--seed", "--out", "--name", "--device"):
         parser.add_argument(option, required=True)
     parser.add_argument("--set", action="append", default=[])
+    parser.add_argument("--preset")
     parser.add_argument("--no-tensorboard", action="store_true")
     given = parser.parse_args(sys.argv[2:])
-    orders = json.loads(Path(os.environ["STUB_ORDERS"]).read_text())[given.name]
+    orders = json.loads(Path(os.environ["STUB_ORDERS"]).read_text()).get(given.name, {})
     if "refuse" in orders:
         leave(orders["refuse"], 2)
-    stored = orders["config"]
+    stored = orders.get("config") or build_config(
+        given.agent,
+        given.environment,
+        frames=int(given.frames),
+        seed=int(given.seed),
+        preset=given.preset,
+        settings=given.set,
+    ).model_dump(mode="json")
     identity = [key for key in stored if key != "frames"]
     path = Path(given.out) / given.name
     try:

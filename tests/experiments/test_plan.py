@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from noisynet.config import build_config
+from noisynet.config import ConfigError, build_config
 from noisynet.envs import ATARI_57, MINATAR_GAMES
 from noisynet.experiments import PLANS, PlanError, RunSpec, build_plan
 
@@ -188,9 +188,10 @@ def test_a_run_can_be_sent_to_another_machine(tmp_path: Path) -> None:
         assert pickle.loads(pickle.dumps(spec)) == spec
 
 
-def test_the_plan_of_the_documentation_is_valid(tmp_path: Path) -> None:
+def test_the_plans_of_the_documentation_are_valid(tmp_path: Path) -> None:
     text = (Path(__file__).parents[2] / "docs" / "experiments.md").read_text()
-    (example,) = re.findall(r"```toml\n(.*?)```", text, re.DOTALL)
+    example, search = re.findall(r"```toml\n(.*?)```", text, re.DOTALL)
+    assert {spec.label for spec in plan_of(tmp_path, search)} == {"noisynet-dqn"}
     specs = plan_of(tmp_path, example)
     assert {spec.label for spec in specs} == {
         "dueling",
@@ -272,3 +273,14 @@ def test_planning_imports_no_torch() -> None:
         "assert 'torch' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_a_run_with_other_settings_is_a_variant_of_it() -> None:
+    spec = build_plan("classic", out=OUT, agents="dqn", environments="deep_sea/4").specs[0]
+    changed = spec.with_settings("x", {"learning.discount": 0.9, "network.hidden": "[8]"})
+    assert changed.name == "deep_sea/4/dqn+x/seed-0"
+    assert (changed.config.learning.discount, changed.config.network.hidden) == (0.9, (8,))
+    assert changed.settings == (*spec.settings, "learning.discount=0.9", "network.hidden=[8]")
+    assert (changed.frames, changed.seed, changed.out) == (spec.frames, spec.seed, spec.out)
+    with pytest.raises(ConfigError, match=r"learning\.discount"):
+        spec.with_settings("x", {"learning.discount": 2})

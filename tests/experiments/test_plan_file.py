@@ -147,3 +147,71 @@ def test_an_unknown_plan_is_refused(plan: str, expected: str) -> None:
 def test_invalid_plans_are_refused(tmp_path: Path, text: str, expected: str) -> None:
     with pytest.raises(PlanError, match=expected):
         plan_of(tmp_path, text)
+
+
+RUNS = "agents = ['dqn']\nenvironments = ['deep_sea/4']\n"
+SEARCH = RUNS + "[search]\ntrials = 3\n"
+
+
+def test_a_space_has_ranges_and_choices_in_tables_or_dotted_keys(tmp_path: Path) -> None:
+    path = tmp_path / "plan.toml"
+    path.write_text(
+        f"""{SEARCH}
+        [search.space]
+        optimiser.learning_rate = {{ low = 1e-4, high = 1e-2, log = true }}
+        "learning.n_step" = {{ low = 1, high = 5 }}
+        network.hidden = [[16], [32, 32]]
+        learning = {{ double_q = [false, true] }}
+        """
+    )
+    search = build_plan(str(path), out=OUT).search
+    assert search is not None
+    assert {key: values.describe() for key, values in search.space.items()} == {
+        "optimiser.learning_rate": "0.0001 to 0.01 (log)",
+        "learning.n_step": "1 to 5",
+        "network.hidden": "[16], [32, 32]",
+        "learning.double_q": "false, true",
+    }
+    assert search.space["learning.n_step"].ends == (1, 5)
+    assert search.space["network.hidden"].ends == ([16], [32, 32])
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("search = 3", "search: .*, got 3"),
+        ("[search.space]\nx = [1, 2]", "search: trials: Field required"),
+        ("[search]\ntrails = 3", "search: unknown key 'trails'.*did you mean 'trials'"),
+        ("[search]\ntrials = 0\nspace.x = [1, 2]", "search: trials: .* greater than 0, got 0"),
+        ("[search]\ntrials = 3\nobjective = 'best'", "search: objective: .*'mean', got 'best'"),
+        ("[search]\ntrials = 3\nspace = {}", "search: space: "),
+        ("[search]\ntrials = 3\nspace = 3", "search: space: "),
+    ],
+)
+def test_an_invalid_search_is_refused(tmp_path: Path, text: str, expected: str) -> None:
+    with pytest.raises(PlanError, match=expected):
+        plan_of(tmp_path, RUNS + text)
+
+
+@pytest.mark.parametrize(
+    ("space", "expected"),
+    [
+        ("learning.discount = [0.9]", "learning.discount: expected at least two different values"),
+        ("network.hidden = [[8], [8]]", "network.hidden: expected at least two different values"),
+        ("optimiser.epsilon = {low = 2, high = 1}", "optimiser.epsilon: expected low < high"),
+        ("optimiser.epsilon = {low = 0, high = 1, log = true}", "0 < low with log = true"),
+        ("optimiser.epsilon = {low = 1, hihg = 2}", "unknown key 'hihg'.*did you mean 'high'"),
+        ("learning.discount = 0.9", "space: learning: unknown key 'discount', expected one of low"),
+        ("seed = [1, 2]", "search: space: 'seed' is set by the plan"),
+        ("learning.discount = [0.9, 1.5]", "search: learning.discount: .* less than 1, got 1.5"),
+        ("learning.discont = [0.9, 0.8]", "unknown key 'learning.discont'.*'learning.discount'"),
+    ],
+)
+def test_an_invalid_space_is_refused(tmp_path: Path, space: str, expected: str) -> None:
+    with pytest.raises(PlanError, match=expected):
+        plan_of(tmp_path, f"{SEARCH}space.{space}")
+
+
+def test_a_search_has_no_variants(tmp_path: Path) -> None:
+    with pytest.raises(PlanError, match="search: expected a plan without"):
+        plan_of(tmp_path, f"{SEARCH}space.learning.n_step = [1, 2]\n[[variant]]\nname = 'x'")

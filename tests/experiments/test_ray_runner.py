@@ -16,9 +16,10 @@ import pytest
 from rich.console import Console
 
 from noisynet.experiments import SweepSummary, build_plan, run_sweep
+from noisynet.experiments.display import Display
 from noisynet.experiments.dry_run import DryRun
 from noisynet.experiments.process import ProcessOptions
-from noisynet.experiments.ray_runner import run_process
+from noisynet.experiments.ray_runner import RayRunner, run_process
 
 
 class WorkerCrashedError(Exception):
@@ -57,6 +58,9 @@ class FakeRay:
 
     def nodes(self) -> list[dict[str, Any]]:
         return [{"Alive": True, "Resources": {"CPU": 2.0}}, {"Alive": False, "Resources": {}}]
+
+    def cluster_resources(self) -> dict[str, float]:
+        return {"CPU": 2.0}
 
     def get_runtime_context(self) -> Any:
         return SimpleNamespace(get_node_id=lambda: "node-7")
@@ -114,6 +118,20 @@ def test_a_failed_run_is_reported_with_its_node(tmp_path: Path, ray: FakeRay) ->
 def test_workers_have_a_core_each_up_to_the_largest_node(tmp_path: Path, ray: FakeRay) -> None:
     sweep(tmp_path, (sys.executable, "-c", "raise SystemExit(3)"), agents="a3c")
     assert ray.requests[0][0]["num_cpus"] == 2
+
+
+@pytest.mark.parametrize(
+    ("agents", "jobs", "expected"), [("dqn", None, 2), ("a3c", None, 1), ("dqn", 7, 7)]
+)
+def test_a_search_has_as_many_jobs_as_fit_into_the_cluster(
+    tmp_path: Path, ray: FakeRay, agents: str, jobs: int | None, expected: int
+) -> None:
+    plan = build_plan("classic", out=tmp_path, agents=agents, environments="deep_sea/4", seeds=1)
+    studies: Any = [SimpleNamespace(specs=list)]
+    display = Display(Console(file=StringIO()))
+    runner = RayRunner(plan, ProcessOptions(), display, max_jobs=jobs, studies=studies)
+    assert (runner.max_jobs, runner.jobs) == (expected, [])
+    assert RayRunner(plan, ProcessOptions(), display).max_jobs is None  # Ray queues a sweep's runs
 
 
 @pytest.mark.parametrize(("crashes", "lost"), [(3, False), (4, True)])

@@ -50,7 +50,7 @@ RUNS: Final[dict[str, list[str]]] = {
         *("--set", "checkpoint_period_frames=50", "--set", "log_period_steps=40"),
     ],
     "prioritised": [
-        *("noisynet-dueling", "gym/CartPole-v1", "--frames", "400"),
+        *("noisynet-dueling", "gym/CartPole-v1", "--frames", "400", "--preset", "classic"),
         *("--set", "replay.kind=prioritised", "--set", "replay.capacity_steps=150"),
         *("--set", "learning.n_step=3", "--set", "num_envs=4"),
         *("--set", "learning.update_period_steps=2", "--set", "network.hidden=[16]"),
