@@ -19,7 +19,14 @@ from noisynet.loops.process import choose_threads, default_threads, prepare_proc
 from noisynet.loops.run import Outcome, Run, Trainer, checkpoint_identity
 from noisynet.loops.run_log import Observer, RunLog
 from noisynet.loops.supervisor import PATIENCE_SECONDS
-from noisynet.runs import CHANGEABLE_SETTINGS, RunError, RunFolder, RunMismatch, load_newest
+from noisynet.runs import (
+    CHANGEABLE_SETTINGS,
+    RunDamaged,
+    RunError,
+    RunFolder,
+    RunMismatch,
+    load_newest,
+)
 from noisynet.runs.encoding import flatten
 from noisynet.runs.provenance import describe_machine, format_bytes
 
@@ -211,7 +218,13 @@ def load_agent(
     if checkpoint is None:
         raise RunError(f"{path} has no checkpoint yet; resume its training first")
     agent = make_agent(config, spec, device)
-    agent.load_weights(checkpoint.tensors, "agent.")
+    try:
+        agent.load_weights(checkpoint.tensors, "agent.")
+    except (LookupError, RuntimeError) as error:
+        raise RunDamaged(
+            f"the checkpoint of step {checkpoint.step} in {path} verifies, but its weights do not "
+            f"fit the configuration: {error}"
+        ) from error
     return agent, checkpoint.step * spec.frames_per_step
 
 

@@ -41,6 +41,7 @@ class FrameStore:
             never wraps, and is the same as a longer one. It may be raised for an existing folder.
         folder: folder of the memory-mapped files; None for memory. A folder that already has rows
             counts as empty until `restore`.
+        read_only: whether to open existing files for reading only.
     """
 
     def __init__(
@@ -56,6 +57,7 @@ class FrameStore:
         slack_rows: int = 0,
         most_rows: int | None = None,
         folder: Path | str | None = None,
+        read_only: bool = False,
     ) -> None:
         for name, value, least in (
             ("num_envs", num_envs, 1),
@@ -80,12 +82,33 @@ class FrameStore:
             self.ring_rows = min(self.ring_rows, max(most_rows, stack + n_step))
         self.folder = None if folder is None else Path(folder)
         slots = num_envs * self.ring_rows
-        self.columns = Columns(self.layout, slots, self.folder)
+        self.columns = Columns(self.layout, slots, self.folder, read_only)
         self.written: IntArray = np.zeros(num_envs, np.int64)  # [E] rows so far
         self.running = [False] * num_envs  # [E] whether the newest row has no action yet
         # [E] Newest row at which returns stop (discount 0, or the end of the episode), or -1.
         self._stops: IntArray = np.full(num_envs, -1, np.int64)
         self._checksums: npt.NDArray[np.uint32] = np.zeros(slots, np.uint32)
+
+    @classmethod
+    def read(cls, state: dict[str, Any], folder: Path) -> FrameStore:
+        """Open the files of a state to read them, and restore it; errors are those of `restore`."""
+        layout = state["layout"]
+        stack, n_step, envs = layout["stack"], layout["n_step"], layout["num_envs"]
+        store = cls(
+            layout["window_rows"] * envs,
+            tuple(layout["frame_shape"]),
+            frame_dtype=layout["frame_dtype"],
+            num_actions=layout["num_actions"],
+            num_envs=envs,
+            stack=stack,
+            n_step=n_step,
+            slack_rows=max(0, layout["ring_rows"] - layout["window_rows"] - stack - n_step),
+            most_rows=layout["ring_rows"],
+            folder=folder,
+            read_only=True,
+        )
+        store.restore(state)
+        return store
 
     @property
     def nbytes(self) -> int:

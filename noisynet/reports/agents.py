@@ -77,7 +77,7 @@ class Contender:
     @property
     def file_name(self) -> str:
         """Its agent and variant in the name of a file."""
-        kept = "".join(c if c.isalnum() else "-" for c in self.variant)
+        kept = "".join(c if c.isascii() and c.isalnum() else "-" for c in self.variant)
         return f"{self.agent}-{kept}" if kept else self.agent
 
     @property

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Final
 
 import numpy as np
 
@@ -15,6 +17,8 @@ from noisynet.reports.agents import STYLES, AgentKind, Contender
 from noisynet.reports.load_runs import FAMILY_TITLES, NoiseMode, Protocol, ReportError, Run
 from noisynet.reports.published import atari_references
 from noisynet.reports.scores import Floats, run_scores
+
+_LONGEST_VARIANT: Final = 120  # characters
 
 
 @dataclass(frozen=True)
@@ -251,7 +255,11 @@ def _contenders(runs: Sequence[Run]) -> tuple[dict[int, Contender], list[str]]:
 
 def _difference(settings: Mapping[str, str], common: Mapping[str, str]) -> str:
     keys = [key for key in {**common, **settings} if settings.get(key) != common.get(key)]
-    return ", ".join(f"{key}={settings.get(key, 'nothing')}".replace('"', "") for key in keys)
+    text = ", ".join(f"{key}={settings.get(key, 'nothing')}".replace('"', "") for key in keys)
+    if len(text) > _LONGEST_VARIANT:  # it is a title, and a part of file names
+        digest = hashlib.sha256(text.encode()).hexdigest()[:8]
+        text = f"{text[:_LONGEST_VARIANT]}… ({len(keys)} settings, {digest})"
+    return text
 
 
 def _tasks(runs: Sequence[Run]) -> tuple[dict[int, str], list[str]]:

@@ -48,8 +48,10 @@ def test_storage_errors_can_be_passed_between_processes() -> None:
 
 
 def test_temporary_files_are_removed_and_nothing_else(tmp_path: Path) -> None:
-    temporary_name(tmp_path / "file").write_bytes(b"half")
-    (tmp_path / "kept.tmp-1").write_bytes(b"")
-    (tmp_path / ".hidden").write_bytes(b"")
+    temporary_name(tmp_path / "status.json").write_bytes(b"half")
+    kept = [".hidden", ".thesis.tex.tmp-1", ".status.json.tmp-x", "status.json.tmp-1"]
+    for name in kept:
+        (tmp_path / name).write_bytes(b"")
     remove_temporaries(tmp_path)
-    assert sorted(p.name for p in tmp_path.iterdir()) == [".hidden", "kept.tmp-1"]
+    assert sorted(p.name for p in tmp_path.iterdir()) == sorted(kept)
+    remove_temporaries(tmp_path / "missing")
