@@ -27,6 +27,7 @@ Array: TypeAlias = npt.NDArray[Any]
 _FORMAT_VERSION = 2
 _LAYOUT_FILE = "layout.json"
 _LONGEST_LAYOUT = 1 << 16
+_BEGUN = ("frames", "ages", "serials")
 
 
 @dataclass(frozen=True)
@@ -113,11 +114,15 @@ class Columns:
             self.arrays[name] = array.reshape(shape)
             setattr(self, name, self.arrays[name])
 
-    def checksum(self, slot: int) -> int:
-        """Return the CRC-32 of a row, its number included."""
+    def checksum(self, slot: int, begun: bool = False) -> int:
+        """Return the CRC-32 of a row, its number included.
+
+        Of a row that has only `begun`, and still waits for its action, just the columns that the
+        action does not change.
+        """
         checksum = 0
-        for array in self.arrays.values():
-            checksum = zlib.crc32(array[slot : slot + 1].data, checksum)
+        for name in _BEGUN if begun else self.arrays:
+            checksum = zlib.crc32(self.arrays[name][slot : slot + 1].data, checksum)
         return checksum
 
     def flush(self) -> None:

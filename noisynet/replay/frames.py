@@ -271,6 +271,7 @@ class FrameStore:
             "running": list(self.running),
             "stops": self._stops.tolist(),
             "sha256": self.digest(),
+            "begun": self._begun(),
         }
         if self.folder is None:
             used = min(int(self.written.max()), self.ring_rows) * self.num_envs
@@ -300,7 +301,9 @@ class FrameStore:
             self._check_serials(env)
             for slot in self._complete(env).tolist():
                 self._checksums[slot] = self.columns.checksum(slot)
-        if self.digest() != state["sha256"]:
+        # Older states have no checksums of rows that wait for their actions.
+        begun = state.get("begun", self._begun())
+        if self.digest() != state["sha256"] or self._begun() != begun:
             raise ValueError(
                 "the rows do not match their SHA-256: they were changed after the state was taken; "
                 "restore the files from a backup"
@@ -320,6 +323,14 @@ class FrameStore:
         written = int(self.written[env])
         first = max(0, written - self.window_rows)
         return self.slots(env, np.arange(first, written - self.running[env]))
+
+    def _begun(self) -> list[int]:
+        """Return a checksum of the row of each environment that still waits for its action."""
+        return [
+            self.columns.checksum(self.slot(env, int(self.written[env]) - 1), begun=True)
+            for env in range(self.num_envs)
+            if self.running[env]
+        ]
 
     def digest(self) -> str:
         """Return the SHA-256 of the windows, the same in memory and on disk.

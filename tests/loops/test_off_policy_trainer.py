@@ -18,14 +18,23 @@ from loops.test_run import Messages
 from noisynet.agents import ValueAgent
 from noisynet.config import Config
 from noisynet.evaluation import make_configured_environment
-from noisynet.loops import OffPolicyLoop, open_run, open_run_folder, train
+from noisynet.loops import (
+    OffPolicyLoop,
+    load_agent,
+    off_policy_trainer,
+    open_run,
+    open_run_folder,
+    train,
+)
 from noisynet.loops.off_policy_trainer import (
     OffPolicyTrainer,
     restore_loop,
     snapshot_loop,
 )
 from noisynet.loops.run_log import RunLog
+from noisynet.replay import FrameStore
 from noisynet.runs import RunDamaged, RunFolder, read_metrics
+from noisynet.runs.checkpoint import read_states
 
 ENVIRONMENTS = ("deep_sea/4", "minatar/breakout", "gym/CartPole-v1")
 
@@ -300,25 +309,22 @@ def test_rows_that_were_changed_lead_to_the_checkpoint_before(tmp_path: Path) ->
     config = configure("frames=200", "evaluation.period_frames=1000", *settings)
     for path in (tmp_path / "whole", tmp_path / "run"):
         with (folder := open_run_folder(path, config)).lock():
-            stops = iter([False] * 120 + [True])
+            stops = iter([False] * 126 + [True])
             train(config, folder, stop=lambda stops=stops: next(stops))
-    steps = sorted(int(path.stem) for path in folder.checkpoints_path.iterdir())
-    state = dict(read_states(folder.checkpoints_path))[
-        folder.checkpoints_path / f"{steps[1]:012d}.safetensors"
-    ]
-    assert isinstance(state, dict)
-    store = state["loop"]["replay"]["store"]
-    columns = FrameStore.read(store, folder.replay_path)
-    assert store["written"][0] > columns.ring_rows  # it has wrapped
-    slot = columns.slot(0, store["written"][0] - 3)
+    (path, newer), (older_path, older) = read_states(folder.checkpoints_path)
+    assert not isinstance(newer, str) and not isinstance(older, str)
+    newest, before = newer["loop"]["replay"]["store"], older["loop"]["replay"]["store"]
+    columns = FrameStore.read(newest, folder.replay_path)
+    assert newest["written"][0] > columns.ring_rows  # it has wrapped
+    assert newest["written"][0] > before["written"][0] + 1
     with (folder.replay_path / "rewards.bin").open("r+b") as file:
-        file.seek(4 * slot)
+        file.seek(4 * columns.slot(0, before["written"][0]))
         file.write(b"\x01")
     messages = Messages()
     with folder.lock():
         train(config, folder, observers=[messages])
     text = " ".join(messages.texts)
-    assert f"trying the checkpoint before, of step {steps[0]}" in text
+    assert f"trying the checkpoint before, of step {int(older_path.stem)}" in text
     assert "do not match their SHA-256" in text
     with (whole := open_run_folder(tmp_path / "whole", config)).lock():
         train(config, whole)
