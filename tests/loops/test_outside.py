@@ -207,7 +207,9 @@ def test_two_processes_after_the_lock_file_was_deleted_end_with_one_intact_run(
         if next(calls) == 45:
             (tmp_path / "run" / "run.lock").unlink()
             paths = [str(Path(__file__).parents[1]), str(Path(noisynet.__file__).parents[1])]
-            subprocess.run([sys.executable, "-c", _SECOND, str(tmp_path / "run"), *paths], check=True)
+            subprocess.run(
+                [sys.executable, "-c", _SECOND, str(tmp_path / "run"), *paths], check=True
+            )
         return False
 
     with folder.lock(), pytest.raises(RunLocked):

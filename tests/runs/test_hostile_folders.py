@@ -341,7 +341,9 @@ def test_the_list_of_runs_shows_all_of_them_and_escapes_what_they_say(
     assert not [run for run in shown if run["state"] == "running"]
 
 
-@pytest.mark.parametrize("part", [0, *(pytest.param(n, marks=pytest.mark.slow) for n in range(1, 7))])
+@pytest.mark.parametrize(
+    "part", [0, *(pytest.param(n, marks=pytest.mark.slow) for n in range(1, 7))]
+)
 def test_each_is_shown_or_refused_in_a_sentence(
     folders: tuple[Path, dict[str, Path]], part: int
 ) -> None:
