@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -29,6 +30,8 @@ from noisynet.runs import (
 )
 from noisynet.runs.encoding import flatten
 from noisynet.runs.provenance import describe_machine, format_bytes
+
+_log = logging.getLogger(__name__)
 
 AnyConfig: TypeAlias = Config | ActorCriticConfig
 
@@ -212,9 +215,11 @@ def load_agent(
     config = _read_config(folder)
     with make_configured_environment(config, 1, environment) as games:
         spec = games.spec
-    checkpoint, _ = load_newest(
+    checkpoint, skipped = load_newest(
         folder.checkpoints_path, **checkpoint_identity(config, spec), repair=False
     )
+    for bad in skipped:
+        _log.warning("%s is damaged, an older checkpoint is used: %s", bad.path, bad.reason)
     if checkpoint is None:
         raise RunError(f"{path} has no checkpoint yet; resume its training first")
     agent = make_agent(config, spec, device)

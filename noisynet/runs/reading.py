@@ -220,8 +220,12 @@ def _explained(error: ValidationError, skip: int = 0) -> str:
 
 
 def encode_object(value: Mapping[str, Any]) -> bytes:
-    """Encode an object for a file that `read_object` reads, with its SHA-256 as the last entry."""
-    plain = json.loads(encode(value))
+    """Encode an object for a file that `read_object` reads, with its SHA-256 as the last entry.
+
+    Raises:
+        RunDamaged: It could not be read again.
+    """
+    plain = _parsed("what is to be stored", encode(value))
     return encode({**value, _SHA256: _digest(plain)}, indent=2) + b"\n"
 
 
@@ -233,22 +237,26 @@ def read_object(path: Path) -> dict[str, Any]:
         StorageError: It cannot be read.
     """
     with storage_errors("read", path):
-        data = read_file(path, _MOST_BYTES)
-    try:
-        value = from_json(data)
-    except ValueError as error:
-        raise RunDamaged(f"{path} is not JSON ({error}); restore it from a backup") from error
-    if not isinstance(value, dict):
-        raise RunDamaged(f"{path} is a JSON {type(value).__name__}, not an object; move it away")
+        value = _parsed(path, read_file(path, _MOST_BYTES))
     digest = value.pop(_SHA256, None)
     if digest is not None and digest != _digest(value):
         raise RunDamaged(
             f"{path} does not match its SHA-256: it was changed; restore it from a backup, or, if "
             f"you changed it yourself, remove its entry {_SHA256!r}"
         )
-    _check_bounds(path, value)
     restored: dict[str, Any] = restore_non_finite(value)
     return restored
+
+
+def _parsed(where: Path | str, data: bytes) -> dict[str, Any]:
+    try:
+        value = from_json(data)
+    except ValueError as error:
+        raise RunDamaged(f"{where} is not JSON ({error}); restore it from a backup") from error
+    if not isinstance(value, dict):
+        raise RunDamaged(f"{where} is a JSON {type(value).__name__}, not an object; move it away")
+    _check_bounds(where, value)
+    return value
 
 
 def _digest(plain: Any) -> str:
@@ -256,7 +264,7 @@ def _digest(plain: Any) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def _check_bounds(path: Path, value: Any, depth: int = 1) -> None:
+def _check_bounds(path: Path | str, value: Any, depth: int = 1) -> None:
     """Raise `RunDamaged` for what no setting is: large numbers, long names, deep nesting."""
     wrong = None
     if isinstance(value, dict | list):

@@ -288,7 +288,7 @@ def test_a_removed_replay_refills_and_the_run_says_so(tmp_path: Path) -> None:
 
 
 def test_a_finished_run_without_its_newest_checkpoint_is_used_and_continued_from_the_older(
-    tmp_path: Path,
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The older checkpoint refers to the replay, which was deleted at the end."""
     settings = ["frames=60", "checkpoint_period_frames=15"]
@@ -297,6 +297,7 @@ def test_a_finished_run_without_its_newest_checkpoint_is_used_and_continued_from
     newest.write_bytes(newest.read_bytes()[:-1])
     _, frames = load_agent(tmp_path / "run")
     assert 0 < frames < 60
+    assert f"{newest} is damaged, an older checkpoint is used" in caplog.text
     texts = " ".join(finish(tmp_path / "run", *settings))
     assert f"checkpoint 60 is damaged and was renamed to {newest.name}.corrupt" in texts
     assert f"resuming from frame {frames}" in texts

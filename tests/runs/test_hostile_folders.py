@@ -15,12 +15,12 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
-
 from cli.calling import invoke
+from reports.synthetic_study import write_run
+
 from noisynet.reports import write_report
 from noisynet.reports.load_runs import Run, find_runs, read_runs
 from noisynet.runs import RunRecord, find_run_folders, read_run
-from reports.synthetic_study import write_run
 
 Damage = Callable[[Path], object]
 

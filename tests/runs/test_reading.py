@@ -27,10 +27,16 @@ from noisynet.runs.reading import (
 
 
 def test_an_object_comes_back_and_has_its_sha256(tmp_path: Path) -> None:
-    value = {"b": [1, 2.5, None], "a": {"limit": math.inf}, "text": "é\ud800"[:1]}
+    value = {"b": [1, 2.5, None], "a": {"limit": math.inf}, "text": "é"}
     (tmp_path / "o.json").write_bytes(encode_object(value))
     assert read_object(tmp_path / "o.json") == value
     assert list(json.loads((tmp_path / "o.json").read_text())) == ["b", "a", "text", "sha256"]
+
+
+def test_what_could_not_be_read_again_is_not_stored() -> None:
+    for value in ({"path": "\udcff"}, {"x" * 201: 1}, {"large": 10**40}):
+        with pytest.raises(RunDamaged, match="what is to be stored"):
+            encode_object(value)
 
 
 def test_a_changed_object_is_damaged_unless_its_sha256_was_removed(tmp_path: Path) -> None:
@@ -141,5 +147,5 @@ def test_timing_has_durations_that_can_be_added(tmp_path: Path) -> None:
     ]
     with MetricsLog(path) as log:
         log.append({"kind": "train", "frames": 4, "seconds": -1.0})
-    with pytest.raises(RunDamaged, match="line 3 .* seconds"):
+    with pytest.raises(RunDamaged, match=r"line 3 .* seconds"):
         read_timing(path)
