@@ -31,7 +31,7 @@ def make_dry_run(plan: Plan, *, cores: int, jobs: int | None = None) -> DryRun:
     """Examine a plan. Nothing is created."""
     groups: dict[tuple[str, str], list[tuple[RunSpec, Progress]]] = {}
     for spec in plan.specs:
-        progress = read_progress(spec, check_lock=False)
+        progress = read_progress(spec)
         groups.setdefault((f"{spec.label} on {spec.family}", spec.agent), []).append(
             (spec, progress)
         )

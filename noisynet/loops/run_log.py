@@ -55,7 +55,8 @@ class RunLog:
         self.folder, self.frames_per_step = folder, frames_per_step
         self.period_steps = period_steps
         self.observers = list(observers)
-        self.metrics = self.timing = NoMetrics()
+        self.metrics: MetricsLog = NoMetrics()
+        self.timing: MetricsLog = NoMetrics()
         if folder:
             self.metrics = MetricsLog(folder.metrics_path, folder.check_lock)
             self.timing = MetricsLog(folder.timing_path, folder.check_lock)

@@ -299,12 +299,12 @@ def _check_belongs(header: _Header, schema: str, identity: Mapping[str, Any]) ->
                 f"the checkpoint of step {step} has {what} {theirs}, this version of noisynet "
                 f"reads {what} {ours}; {_OTHER_VERSION}"
             )
-    theirs, ours = header.identity, decode(encode(identity))
-    if theirs != ours:
+    expected = decode(encode(identity))
+    if header.identity != expected:
         raise CheckpointMismatch(
-            f"the checkpoint of step {step} is for {_describe(theirs)}; this run is "
-            f"{_describe(ours)}; choose another --out or --name, or give the command that the run "
-            "was started with"
+            f"the checkpoint of step {step} is for {_describe(header.identity)}; this run is "
+            f"{_describe(expected)}; choose another --out or --name, or give the command that the "
+            "run was started with"
         )
 
 

@@ -83,7 +83,7 @@ def _read(path: Path, points: int | None) -> RunRecord:
     if os.path.lexists(folder.status_path):
         status = validate(StoredStatus, read_object(folder.status_path), folder.status_path)
     owner = folder.holder()
-    state = "new" if status is None else status.state
+    state: str = "new" if status is None else status.state
     if state == "running" and owner is None:
         state = "killed"
     record = RunRecord(path, config, stored, status, state, owner)

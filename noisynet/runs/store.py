@@ -20,8 +20,15 @@ from noisynet.runs.files import (
     storage_errors,
     write_atomically,
 )
-from noisynet.runs.lock import Owner, RunLock, is_held, read_owner, signature_path
-from noisynet.runs.reading import RunStatus, StoredStatus, encode_object, read_object, validate
+from noisynet.runs.lock import RunLock, is_held, read_owner, signature_path
+from noisynet.runs.reading import (
+    Owner,
+    RunStatus,
+    StoredStatus,
+    encode_object,
+    read_object,
+    validate,
+)
 
 CHANGEABLE_SETTINGS: Final = ("frames", "threads")
 """Settings that a resumed run may change. All others are part of its identity."""

@@ -119,8 +119,7 @@ def _resumes_as_told(stopped: Path, ended: dict[str, str], run: Path, name: str,
     try:
         same = _continued(run, said) == ended
     except RunError as error:
-        assert str(run) in str(error)
-        return "refused"
+        return "refused" if str(run) in str(error) else f"refused without a path: {error}"
     told = [text for text in said.texts if "damaged" in text or "trying" in text]
     assert same or told, (name, bit)
     return "said" if told else "same"
@@ -138,14 +137,16 @@ def _check_resumed(stopped: Path, ended: dict[str, str], scratch: Path, count: i
 def test_a_run_with_a_flipped_bit_is_refused_says_so_or_ends_the_same(
     stopped: Path, ended: dict[str, str], tmp_path: Path
 ) -> None:
-    assert _check_resumed(stopped, ended, tmp_path, 12)["same"] < 12
+    counts = _check_resumed(stopped, ended, tmp_path, 12)
+    assert set(counts) <= {"refused", "said", "same"}
+    assert counts["same"] < 12
 
 
 @pytest.mark.slow
 def test_many_runs_with_a_flipped_bit_are_refused_say_so_or_end_the_same(
     stopped: Path, ended: dict[str, str], tmp_path: Path
 ) -> None:
-    assert {"refused", "said", "same"} <= set(_check_resumed(stopped, ended, tmp_path, 200))
+    assert set(_check_resumed(stopped, ended, tmp_path, 200)) == {"refused", "said", "same"}
 
 
 def test_truncated_files_are_noticed(stopped: Path, tmp_path: Path) -> None:
@@ -165,8 +166,7 @@ def test_a_missing_file_is_noticed(stopped: Path, tmp_path: Path) -> None:
     for path in sorted(p for p in run.rglob("*") if p.is_file() and p.stat().st_size):
         data = path.read_bytes()
         path.unlink()
-        older = path == min((run / "checkpoints").iterdir(), default=None)
-        # Without a status nothing is expected of the timing. One checkpoint is enough.
-        if path.name != "status.json" and not path.parent.name == "checkpoints":
-            assert verify_run(run)[1] or older, path
+        # A killed run may have no status yet, and one checkpoint is enough.
+        if path.name != "status.json" and path.parent.name != "checkpoints":
+            assert verify_run(run)[1], path
         path.write_bytes(data)

@@ -312,8 +312,9 @@ def test_rows_that_were_changed_lead_to_the_checkpoint_before(tmp_path: Path) ->
         with (folder := open_run_folder(path, config)).lock():
             stops = iter([False] * 126 + [True])
             train(config, folder, stop=lambda stops=stops: next(stops))
-    (path, newer), (older_path, older) = read_states(folder.checkpoints_path)
-    assert not isinstance(newer, str) and not isinstance(older, str)
+    (_, newer), (older_path, older) = read_states(folder.checkpoints_path)
+    assert not isinstance(newer, str)
+    assert not isinstance(older, str)
     newest, before = newer["loop"]["replay"]["store"], older["loop"]["replay"]["store"]
     columns = FrameStore.read(newest, folder.replay_path)
     assert newest["written"][0] > columns.ring_rows  # it has wrapped

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 from pathlib import Path
 
@@ -51,7 +50,7 @@ def test_every_damaged_file_is_named(run: Path) -> None:
         data = bytearray(path.read_bytes())
         data[len(data) // 2] ^= 1
         path.write_bytes(data)
-    os.symlink("/dev/zero", run / "link")
+    (run / "link").symlink_to("/dev/zero")
     problems = verify_run(run)[1]
     assert len(problems) == 3
     assert [path for path in damaged if not any(str(path) in text for text in problems)] == []
