@@ -181,7 +181,7 @@ def load_newest(
             "\n".join([f"{folder} has checkpoints, but none is usable:", *reasons])
             + "\nrestore one from a backup, or move the run folder away to start again"
         )
-    return None, []
+    return None, skipped
 
 
 def read_states(folder: Path) -> Iterator[tuple[Path, dict[str, Any] | str]]:
