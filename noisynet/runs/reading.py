@@ -188,7 +188,7 @@ class TimingRow(Stored):
     """A row of timing.jsonl."""
 
     kind: Literal["train", "evaluation"]
-    frames: Count
+    frames: Count = 0
     seconds: Annotated[float, Field(ge=0, le=1e10)] = 0.0
     steps_per_second: Annotated[float, Field(ge=0, le=1e12)] = 0.0
 
