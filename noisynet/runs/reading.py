@@ -34,7 +34,8 @@ _LONGEST_LINE: Final = 1 << 20
 _CHUNK: Final = 1 << 23
 _DEEPEST: Final = 16
 _MOST_SETTINGS: Final = 500
-_LARGEST: Final = 1e30  # squares and sums of such numbers are finite
+_LARGEST: Final = 1e100  # squares and sums of such numbers are finite; rewards are float32
+_LARGEST_INTEGER: Final = 10**30
 _SHA256: Final = "sha256"
 
 T = TypeVar("T")
@@ -276,8 +277,10 @@ def _check_bounds(path: Path | str, value: Any, depth: int = 1) -> None:
             wrong = "a name of more than 200 characters"
     elif isinstance(value, str):
         wrong = "a text of more than 10,000 characters" if len(value) > 10_000 else None
-    elif isinstance(value, int | float) and not abs(value) <= _LARGEST:  # NaN and infinite, too
-        wrong = f"a number that is not within ±{_LARGEST:g}"
+    elif isinstance(value, float) and not math.isfinite(value):  # in JSON these are texts
+        wrong = f"the number {value}"
+    elif isinstance(value, int) and abs(value) > _LARGEST_INTEGER:
+        wrong = f"an integer that is not within ±{_LARGEST_INTEGER:.0e}"
     if wrong:
         raise RunDamaged(f"{path} has {wrong}; it is not a file of this run")
 
