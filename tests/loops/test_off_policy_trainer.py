@@ -311,7 +311,7 @@ def test_rows_that_were_changed_lead_to_the_checkpoint_before(tmp_path: Path) ->
     for path in (tmp_path / "whole", tmp_path / "run"):
         with (folder := open_run_folder(path, config)).lock():
             stops = iter([False] * 126 + [True])
-            train(config, folder, stop=lambda stops=stops: next(stops))
+            train(config, folder, stop=stops.__next__)
     (_, newer), (older_path, older) = read_states(folder.checkpoints_path)
     assert not isinstance(newer, str)
     assert not isinstance(older, str)

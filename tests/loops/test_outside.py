@@ -7,7 +7,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import pytest
 
@@ -164,7 +164,8 @@ def test_a_process_whose_lock_file_was_replaced_stops_and_writes_nothing_more(
 ) -> None:
     """Another process may have the new lock."""
     folder = open_run_folder(tmp_path / "run", _config())
-    calls, before = iter(range(10_000)), {}
+    calls = iter(range(10_000))
+    before: dict[str, Any] = {}
 
     def replace_lock() -> bool:
         if next(calls) == at:

@@ -10,7 +10,8 @@ from safetensors.numpy import save
 
 from noisynet.runs.files import RunDamaged, StorageError
 from noisynet.runs.sealed import seal, unseal
-from noisynet.runs.traces import Noise, Trace, list_traces, read_traces, write_traces
+from noisynet.runs.reading import Noise
+from noisynet.runs.traces import Trace, list_traces, read_traces, write_traces
 
 
 def _trace(episode: int, length: int, noise: Noise = "on", score: float = 1.5) -> Trace:
