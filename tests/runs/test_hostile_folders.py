@@ -230,7 +230,8 @@ HARMLESS: Final = {
     *(
         f"config.json optimiser.learning_rate: {name}"
         for name in (
-            *("null", "text", "a letter for a digit", "minus one", "true", "a list", "an object"),
+            *("null", "text", "a letter for a digit", "minus one", "1e308", "true", "a list"),
+            "an object",
             "an escape sequence",
         )
     ),

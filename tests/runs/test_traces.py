@@ -9,8 +9,8 @@ import pytest
 from safetensors.numpy import save
 
 from noisynet.runs.files import RunDamaged, StorageError
-from noisynet.runs.sealed import seal, unseal
 from noisynet.runs.reading import Noise
+from noisynet.runs.sealed import seal, unseal
 from noisynet.runs.traces import Trace, list_traces, read_traces, write_traces
 
 
