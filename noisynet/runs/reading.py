@@ -135,7 +135,7 @@ class _Protocol(Stored):
 
 
 class _Exploration(Stored):
-    evaluation: Noise | float | None = None
+    evaluation: Noise | Annotated[float, Field(ge=0, le=1)] | None = None  # a mode, or ε
 
 
 class StoredConfig(Stored):

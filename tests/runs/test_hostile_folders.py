@@ -224,7 +224,6 @@ HARMLESS: Final = {
     *(f"status.json updated: {name}" for name in ("text", "a letter for a digit")),
     "status.json score: minus one",
     *(f"config.json {field}: null" for field in ("max_episode_frames", "exploration.evaluation")),
-    "config.json exploration.evaluation: minus one",
     "config.json environment_options: an object",
     "config.json made_by: a list",
     *(
