@@ -34,15 +34,10 @@ from studies import (
 import noisynet
 from noisynet.experiments import PlanError, RunSpec, build_plan
 from noisynet.experiments.progress import ProgressState, config_conflict, read_progress
-from noisynet.reports.load_runs import (
-    SIGMA_POINTS,
-    NoiseMode,
-    Run,
-    read_evaluations_and_sigma,
-    read_run,
-)
+from noisynet.reports.load_runs import SIGMA_POINTS, NoiseMode, ReportError, Run, read_run
 from noisynet.reports.scores import Floats
-from noisynet.runs import RunError, RunFolder
+from noisynet.runs import RunFolder
+from noisynet.runs.reading import read_rows
 
 SIGMA_SAMPLES: Final = 21
 """Σ̄ is kept at this many points of a run."""
@@ -84,7 +79,7 @@ def collect(
     seconds = {"training": 0.0, "evaluation": 0.0}
     ended = ""
     for spec in specs:
-        done = read_progress(spec, check_lock=False).state is ProgressState.DONE
+        done = read_progress(spec).state is ProgressState.DONE
         if not spec.folder.exists():
             states["missing"].append(spec.name)
             continue
@@ -178,11 +173,11 @@ def _thin(sigma: Mapping[str, Floats]) -> list[int]:
 
 def _incomplete(metrics: Path, period: int) -> dict[NoiseMode, list[int]]:
     """The numbers of evaluations without a completed episode, by noise mode."""
-    rows, _ = read_evaluations_and_sigma(metrics, 1, noisy=False)
+    rows, _ = read_rows(metrics, 1, 0)
     found: dict[NoiseMode, list[int]] = {}
     for row in rows:
-        if not row.get("completed", True):
-            found.setdefault(row["noise"], []).append(max(int(row["frames"]) // period, 1))
+        if not row.completed:
+            found.setdefault(row.noise, []).append(max(row.frames // period, 1))
     return found
 
 
@@ -238,7 +233,7 @@ def main() -> None:
     options = {"unfinished": given.unfinished, "made_by": given.commit}
     try:
         print(collect(given.runs, given.study, **options))
-    except (CollectError, PlanError, RunError) as error:
+    except (CollectError, PlanError, ReportError) as error:
         sys.exit(f"error: {error}")
 
 

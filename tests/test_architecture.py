@@ -22,6 +22,7 @@ MAY_IMPORT = {
     "audit": {"layers"},
     "networks": {"layers", "losses", "paper"},
     "kernels": set(),
+    "replay": {"runs"},
     "agents": {
         *("audit", "config", "kernels", "layers", "losses", "networks", "optimisers", "replay"),
         *("returns", "state_dicts"),

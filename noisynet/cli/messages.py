@@ -12,14 +12,21 @@ from typing import NoReturn
 import typer
 
 
+def printable(text: str) -> str:
+    """Escape what a terminal would act on, such as colours and titles, except line ends."""
+    return "".join(
+        c if c.isprintable() or c in "\n\t" else c.encode("unicode_escape").decode() for c in text
+    )
+
+
 def show(text: str) -> None:
     """Print a result to standard output."""
-    typer.echo(text)
+    typer.echo(printable(text))
 
 
 def show_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     """Print a result as aligned columns; a terminal wraps the last one to its width."""
-    lines = [header, *rows]
+    lines = [header, *([printable(c).replace("\n", "\\n") for c in cells] for cells in rows)]
     widths = [max(map(len, column)) for column in list(zip(*lines, strict=True))[:-1]]
     indent = sum(widths) + 2 * len(widths)
     room = max(30, shutil.get_terminal_size().columns - indent) if sys.stdout.isatty() else 10_000
@@ -32,7 +39,7 @@ def show_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
 def say(text: str) -> None:
     """Print a message about progress to standard error; a full one does not end the command."""
     with suppress(OSError):
-        typer.echo(text, err=True)
+        typer.echo(printable(text), err=True)
 
 
 def fail(message: str, code: int = 1) -> NoReturn:

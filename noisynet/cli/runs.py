@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from noisynet.cli.messages import fail, failing, say, show, show_table
 from noisynet.cli.options import Device, Out, Run, check_choice, choose_device, count
-
-if TYPE_CHECKING:
-    from noisynet.runs import RunFolder
 
 
 def evaluate(
@@ -93,9 +91,9 @@ def list_runs(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """List the runs below a folder: state, frames, score."""
-    from noisynet.runs import RunFolder, find_run_folders
+    from noisynet.runs import find_run_folders
 
-    found = [_describe(RunFolder(path)) for path in find_run_folders(out)]
+    found = [_describe(path) for path in find_run_folders(out)]
     if as_json:
         show(json.dumps(found, indent=2))
     elif found:
@@ -105,39 +103,54 @@ def list_runs(
         say(f"no runs below {out}; start one with: noisynet train noisynet-dqn minatar/breakout")
 
 
-def show_run(run: Run) -> None:
+def show_run(
+    run: Run,
+    verify: Annotated[
+        bool, typer.Option("--verify", help="Check every file of the run instead.")
+    ] = False,
+) -> None:
     """Show a run: progress, evaluations, size on disk, what made it, and its own settings."""
     from noisynet.config import ConfigError, build_config
-    from noisynet.runs import RunError, RunFolder, read_metrics
+    from noisynet.runs import RunFolder, Unreadable, read_run
     from noisynet.runs.encoding import flatten
     from noisynet.runs.provenance import format_bytes
 
-    folder = RunFolder(run)
-    if not folder.config_path.exists():
+    if not os.path.lexists(RunFolder(run).config_path):
         fail(f"expected a run folder with a config.json, got {run}; see `noisynet runs`")
-    described = _describe(folder)
-    with failing(RunError, ConfigError):
-        stored = folder.read_config()
-        preset = build_config(stored["agent"], stored["environment"], seed=stored["seed"])
-        rows = read_metrics(folder.metrics_path) if folder.metrics_path.exists() else []
-    size = sum(path.stat().st_size for path in run.rglob("*") if path.is_file())
-    checkpoints = sorted(path.name for path in folder.checkpoints_path.glob("*"))
+    if verify:
+        _verify(run)
+        return
+    record = read_run(run, points=0)
+    if isinstance(record, Unreadable):
+        fail(record.reason)
+    config = record.config
+    with failing(ConfigError):
+        preset = build_config(config.agent, config.environment, seed=config.seed)
+    described = _describe(run)
     for key in ("agent", "environment", "seed", "state", "frames", "of", "score", "updated"):
         show(f"{key:<12} {_cell(described[key])}")
+    sizes = {
+        Path(folder, name): os.lstat(Path(folder, name)).st_size
+        for folder, _, names in os.walk(run)
+        for name in names
+    }
+    checkpoints = sorted(path.name for path in sizes if path.parent.name == "checkpoints")
     show(f"{'checkpoints':<12} {', '.join(checkpoints) or '-'}")
-    show(f"{'on disk':<12} {format_bytes(size)}")
-    for made in folder.read_made_by():
-        versions = ", ".join(f"{name} {number}" for name, number in made["versions"].items())
-        show(f"{'made by':<12} {versions}; commit {made['commit'] or '-'}")
-        machine = f"{made['machine']}, {made['processor']}, {made['cores']} cores, {made['system']}"
-        show(f"{'':<12} device {made['device']} of {machine}")
-    evaluations = [row for row in rows if row["kind"] == "evaluation"]
-    if evaluations:
+    show(f"{'on disk':<12} {format_bytes(sum(sizes.values()))}")
+    for made in config.made_by:
+        versions = ", ".join(f"{name} {number}" for name, number in made.versions.items())
+        show(f"{'made by':<12} {versions}; commit {made.commit or '-'}")
+        machine = f"{made.machine}, {made.processor}, {made.cores} cores, {made.system}"
+        show(f"{'':<12} device {made.device} of {machine}")
+    if record.evaluations:
         show("\nevaluations")
         columns = ("frames", "noise", "score", "episodes")
-        show_table(columns, [[_cell(row[column]) for column in columns] for row in evaluations])
+        rows = [[_cell(getattr(row, column)) for column in columns] for row in record.evaluations]
+        show_table(columns, rows)
     default = flatten(preset.model_dump(mode="json"))
-    own = {key: value for key, value in flatten(stored).items() if value != default.get(key)}
+    own = {
+        key: value for key, value in flatten(record.settings).items() if value != default.get(key)
+    }
     if own:
         show("\nsettings that differ from the preset")
         rest = [
@@ -146,23 +159,34 @@ def show_run(run: Run) -> None:
         show_table(("key", "run", "preset"), rest)
 
 
-def _describe(folder: RunFolder) -> dict[str, Any]:
-    """The identity and the progress of a run, JSON-able."""
-    from noisynet.runs import RunError
+def _verify(run: Path) -> None:
+    """Check every file of a run; exit with 1 if one is damaged."""
+    from noisynet.loops.verify import verify_run
 
-    found: dict[str, Any] = {"folder": str(folder.path), "state": "unreadable"}
+    checked, problems = verify_run(run)
+    for problem in problems:
+        say(f"damaged: {problem}")
+    if problems:
+        fail(f"{len(problems)} of {checked:,} files of {run} are damaged")
+    show(f"{checked:,} files of {run} are intact")
+
+
+def _describe(path: Path) -> dict[str, Any]:
+    """The identity and the progress of a run, JSON-able."""
+    from noisynet.runs import Unreadable, read_run
+
+    found: dict[str, Any] = {"folder": str(path), "state": "unreadable"}
     keys = ("agent", "environment", "seed", "frames", "of", "score", "updated")
     found |= dict.fromkeys(keys)
-    try:
-        config, status = folder.read_config(), folder.read_status() or {}
-    except RunError as error:
-        return found | {"error": str(error)}
-    state = status.get("state", "new")
-    if state == "running" and folder.holder() is None:
-        state = "killed"
-    found |= {key: config.get(key) for key in ("agent", "environment", "seed")}
-    found |= {key: status.get(key) for key in ("score", "updated")}
-    return found | {"state": state, "frames": status.get("frames", 0), "of": config.get("frames")}
+    record = read_run(path)
+    if isinstance(record, Unreadable):
+        return found | {"error": record.reason}
+    config, status = record.config, record.status
+    found |= {"agent": config.agent, "environment": config.environment, "seed": config.seed}
+    found |= {"state": record.state, "frames": 0, "of": config.frames}
+    if status is not None:
+        found |= {"score": status.score, "updated": status.updated, "frames": status.frames}
+    return found
 
 
 def _cell(value: Any) -> str:

@@ -137,7 +137,7 @@ def format_frames(frames: int) -> str:
 
 def _progress_cells(job: Job) -> list[str]:
     """Frames, steps per second, score and time left."""
-    progress, spec = read_progress(job.spec, check_lock=False), job.spec
+    progress, spec = read_progress(job.spec), job.spec
     frames, speed, left = progress.frames, "", ""
     if job.state in (JobState.RUNNING, JobState.LOCKED):
         folder = RunFolder(spec.folder)

@@ -35,7 +35,7 @@ def make_dry_run(plan: Plan, *, cores: int, jobs: int | None = None) -> DryRun:
         return DryRun("\n".join([f"{plan.name}: every trial is done", *found]), 0.0)
     groups: dict[tuple[str, str], list[tuple[RunSpec, Progress]]] = {}
     for spec in plan.specs:
-        progress = read_progress(spec, check_lock=False)
+        progress = read_progress(spec)
         label = spec.label if plan.search is None else f"trials of {spec.agent}"
         groups.setdefault((f"{label} on {spec.family}", spec.agent), []).append((spec, progress))
     slots, measured = cores if jobs is None else min(cores, jobs), measure_throughputs(plan.out)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Generator
 from contextlib import suppress
@@ -20,6 +21,7 @@ from noisynet.loops.run_log import RunLog
 from noisynet.loops.shared_state import SharedState
 from noisynet.loops.supervisor import PATIENCE_SECONDS, PROGRAM, Death, Supervisor, WorkerHandle
 from noisynet.runs import RunError, RunFolder
+from noisynet.runs.files import open_file
 from noisynet.state_dicts import add_prefix, strip_prefix
 
 SCHEMA: Final = "actor-critic/1"
@@ -251,8 +253,11 @@ class AsyncTrainer:
             "update in between"
         )
         if death.traceback:
-            with suppress(OSError), self._errors_path.open("a", encoding="utf-8") as file:
-                file.write(f"worker {death.worker}, frame {frames}:\n{death.traceback}\n")
+            text = f"worker {death.worker}, frame {frames}:\n{death.traceback}\n"
+            with suppress(OSError, RunError):
+                descriptor = open_file(self._errors_path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+                with open(descriptor, "w", encoding="utf-8") as file:  # noqa: PTH123
+                    file.write(text)
 
     def _read_slot(self, worker: int) -> None:
         """Take the progress of a worker that is not running from its slot."""

@@ -10,6 +10,7 @@ from noisynet.extras import extra
 from noisynet.loops.run_log import Observer
 from noisynet.runs import RunFolder, read_metrics
 from noisynet.runs.encoding import flatten
+from noisynet.runs.files import open_folder, storage_errors
 
 if TYPE_CHECKING:
     from torch.utils.tensorboard import SummaryWriter
@@ -82,7 +83,11 @@ class TensorBoard(Observer):
 
     def started(self, frames: int) -> None:
         """Open the event file; hide the events after `frames`, which will be written again."""
-        self._writer = self._make_writer(str(self._folder.path / "tensorboard"), purge_step=frames)
+        events = self._folder.path / "tensorboard"
+        with storage_errors("make", events):
+            events.mkdir(exist_ok=True)
+            with open_folder(events):  # a folder, and not a link to one
+                self._writer = self._make_writer(str(events), purge_step=frames)
         self._add_settings()
         # That hides events at this very frame, too; those in the logs are written again.
         for at, numbers in logged_numbers(self._folder, self._config):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -19,9 +20,18 @@ from noisynet.loops.process import choose_threads, default_threads, prepare_proc
 from noisynet.loops.run import Outcome, Run, Trainer, checkpoint_identity
 from noisynet.loops.run_log import Observer, RunLog
 from noisynet.loops.supervisor import PATIENCE_SECONDS
-from noisynet.runs import CHANGEABLE_SETTINGS, RunError, RunFolder, RunMismatch, load_newest
+from noisynet.runs import (
+    CHANGEABLE_SETTINGS,
+    RunDamaged,
+    RunError,
+    RunFolder,
+    RunMismatch,
+    load_newest,
+)
 from noisynet.runs.encoding import flatten
 from noisynet.runs.provenance import describe_machine, format_bytes
+
+_log = logging.getLogger(__name__)
 
 AnyConfig: TypeAlias = Config | ActorCriticConfig
 
@@ -205,13 +215,21 @@ def load_agent(
     config = _read_config(folder)
     with make_configured_environment(config, 1, environment) as games:
         spec = games.spec
-    checkpoint, _ = load_newest(
+    checkpoint, skipped = load_newest(
         folder.checkpoints_path, **checkpoint_identity(config, spec), repair=False
     )
+    for bad in skipped:
+        _log.warning("%s is damaged, an older checkpoint is used: %s", bad.path, bad.reason)
     if checkpoint is None:
         raise RunError(f"{path} has no checkpoint yet; resume its training first")
     agent = make_agent(config, spec, device)
-    agent.load_weights(checkpoint.tensors, "agent.")
+    try:
+        agent.load_weights(checkpoint.tensors, "agent.")
+    except (LookupError, RuntimeError) as error:
+        raise RunDamaged(
+            f"the checkpoint of step {checkpoint.step} in {path} verifies, but its weights do not "
+            f"fit the configuration: {error}"
+        ) from error
     return agent, checkpoint.step * spec.frames_per_step
 
 

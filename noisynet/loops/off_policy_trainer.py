@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import shutil
+import os
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,7 +17,7 @@ from noisynet.envs import Environment
 from noisynet.layers import sigma_summary
 from noisynet.loops.off_policy import OffPolicyLoop, Tick
 from noisynet.loops.run_log import RunLog
-from noisynet.replay import FrameStore, RowLayout
+from noisynet.replay import FrameStore, RowLayout, delete_columns
 from noisynet.runs import RunDamaged, RunFolder
 from noisynet.runs.files import storage_errors
 from noisynet.state_dicts import add_prefix, strip_prefix
@@ -124,10 +124,10 @@ class OffPolicyTrainer:
                 show the stored frames.
         """
         state, path = state["loop"], self.folder.replay_path
+        if not os.path.lexists(path):  # deleted when the run finished, or by the user
+            state = state | {"replay": None}
         self._saved_replay = state["replay"] is not None
         if self._saved_replay:
-            if not path.exists():
-                raise RunDamaged(f"{path} does not exist: restore the replay from a backup")
             self._make_loop(path)
             with _replay_damage(path):
                 restore_loop(self.loop, tensors, state)
@@ -151,8 +151,8 @@ class OffPolicyTrainer:
             age = len(episode.actions)
             self.store.begin_within(env, self.loop.episodes.observation[env], age)
         self.log.message(
-            f"the replay was deleted when this run finished (no --keep-replay): it refills, and "
-            f"learning continues after {wait:,} steps"
+            f"the replay was deleted, as it is when a run finishes (no --keep-replay): it refills, "
+            f"and learning continues after {wait:,} steps"
         )
 
     def finish(self) -> None:
@@ -242,9 +242,10 @@ def _slack_rows(config: Config, environment: Environment) -> int:
 
 
 def _delete(path: Path) -> None:
+    if not os.path.lexists(path):
+        return
     with storage_errors("delete the replay in", path):
-        if path.exists():
-            shutil.rmtree(path)
+        delete_columns(path)
 
 
 @contextmanager
@@ -253,7 +254,10 @@ def _replay_damage(path: Path) -> Iterator[None]:
     try:
         yield
     except ValueError as error:
-        raise RunDamaged(f"the replay in {path} cannot be used: {error}") from error
+        raise RunDamaged(
+            f"the replay in {path} cannot be used: {error}. Without a backup, delete this folder: "
+            "the run continues with an empty replay, which refills"
+        ) from error
 
 
 def _rows_between_checkpoints(config: Config, environment: Environment) -> int:

@@ -19,6 +19,7 @@ from noisynet.loops.watchdog import watch_steps
 from noisynet.runs import (
     Checkpoint,
     RunDamaged,
+    RunError,
     RunFolder,
     RunStatus,
     StorageError,
@@ -26,6 +27,7 @@ from noisynet.runs import (
     save_checkpoint,
     write_traces,
 )
+from noisynet.runs.checkpoint import mark_corrupt
 
 Trainer: TypeAlias = off_policy_trainer.OffPolicyTrainer | async_actors.AsyncTrainer
 """What a run trains with: a loop in this process, or worker processes."""
@@ -70,6 +72,7 @@ class Run:
         self.checkpointed_at = -1
         self.score: float | None = None
         self._failed_checkpoints = 0
+        self._files: dict[str, Any] = {}  # digests of the logs at the last checkpoint
 
     @property
     def steps(self) -> int:
@@ -85,20 +88,23 @@ class Run:
 
     def run(self) -> Outcome:
         """Train until the budget is spent or `stop` is true."""
-        self.folder.write_status("running", frames=self.frames, score=self.score)
+        self._write_status("running")
         self.log.start(self.steps, self.config)
         try:
             with watch_steps(self.log.idle_seconds, self.log.message):
                 finished = self._train()
         except Exception as error:
-            with suppress(StorageError):  # on a full disk the error itself matters more
-                self.folder.write_status("failed", frames=self.frames, reason=str(error))
+            with suppress(RunError):  # the error itself matters more than a full disk
+                self._write_status("failed", reason=str(error)[:10_000])
             self.log.end(complete=False)
             raise
         self.log.end(complete=not self._evaluation_is_due()[1])
-        status: RunStatus = "finished" if finished else "interrupted"
-        self.folder.write_status(status, frames=self.frames, score=self.score)
+        self._write_status("finished" if finished else "interrupted")
         return Outcome(finished, self.frames, self.score)
+
+    def _write_status(self, status: RunStatus, **more: Any) -> None:
+        more |= {"frames": self.frames, "score": self.score, "files": self._files}
+        self.folder.write_status(status, **more)
 
     def _train(self) -> bool:
         """Train; return whether the budget is spent."""
@@ -146,8 +152,11 @@ class Run:
             stop=self._poll_and_stop,
             environment=self.environment,
         ):
-            write_traces(self.folder.traces_path, self.frames, result.traces, noise=noise)
-            rows.append(evaluation_row(self.frames, noise, result))
+            self.folder.check_lock()
+            _, sha256 = write_traces(
+                self.folder.traces_path, self.frames, result.traces, noise=noise
+            )
+            rows.append(evaluation_row(self.frames, noise, result, sha256))
             if agent.noisy is None or noise == agent.noisy.evaluation:
                 self.score = result.score
         # Only now: an interrupted evaluation leaves no row and is played again.
@@ -197,22 +206,21 @@ class Run:
                     f"infinite values: first in {name!r}"
                 )
         state |= self.log.state() | {"score": self.score}
+        self.folder.check_lock()
         save_checkpoint(
             self.folder.checkpoints_path,
             Checkpoint(self.steps, tensors, state),
             **checkpoint_identity(self.config, self.spec),
         )
-        self.folder.write_status("running", frames=self.frames, score=self.score)
+        self._files = self.log.digests()
+        self._write_status("running")
 
     def resume(self) -> None:
-        """Restore the newest checkpoint that verifies, or start a new run."""
-        checkpoint, skipped = load_newest(
-            self.folder.checkpoints_path, **checkpoint_identity(self.config, self.spec)
-        )
-        for bad in skipped:
-            self.log.message(
-                f"checkpoint {bad.step} is damaged and was renamed to {bad.path.name}: {bad.reason}"
-            )
+        """Restore the newest checkpoint that verifies, or start a new run.
+
+        Where the replay or the metrics do not match it, the one before is tried.
+        """
+        checkpoint = self._load()
         if checkpoint is None:
             if self.log.metrics.offset():  # the first checkpoint comes before the first row
                 raise RunDamaged(
@@ -221,6 +229,32 @@ class Run:
                 )
             self.trainer.start()
             return
+        try:
+            self._restore(checkpoint)
+        except RunDamaged as error:
+            older = self._load(before=checkpoint.step)
+            if older is None:
+                raise
+            self.log.message(f"{error}; trying the checkpoint before, of step {older.step}")
+            self._restore(older)
+            name = f"{checkpoint.step:012d}.safetensors"
+            mark_corrupt(self.folder.checkpoints_path / name)  # the run writes these steps again
+            self._files = self.log.digests()
+            self._write_status("running")
+
+    def _load(self, before: int | None = None) -> Checkpoint | None:
+        checkpoint, skipped = load_newest(
+            self.folder.checkpoints_path,
+            **checkpoint_identity(self.config, self.spec),
+            before=before,
+        )
+        for bad in skipped:
+            self.log.message(
+                f"checkpoint {bad.step} is damaged and was renamed to {bad.path.name}: {bad.reason}"
+            )
+        return checkpoint
+
+    def _restore(self, checkpoint: Checkpoint) -> None:
         if checkpoint.step:
             how = (
                 ""
@@ -230,9 +264,16 @@ class Run:
             )
             frames = checkpoint.step * self.spec.frames_per_step
             self.log.message(f"resuming from frame {frames:,}{how}")
-        self.trainer.restore(checkpoint.tensors, checkpoint.state)
-        self.log.restore(checkpoint.state)
-        self.score = checkpoint.state["score"]
+        try:
+            self.log.check(checkpoint.state)
+            self.trainer.restore(checkpoint.tensors, checkpoint.state)
+            self.log.restore(checkpoint.state)
+            self.score = checkpoint.state["score"]
+        except (LookupError, TypeError, ValueError, AttributeError) as error:
+            raise RunDamaged(
+                f"the checkpoint of step {checkpoint.step} in {self.folder.checkpoints_path} "
+                f"verifies but does not fit this run: {error!r}"
+            ) from error
         self.checkpointed_at = checkpoint.step
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from noisynet.loops.episodes import FinishedEpisode
 from noisynet.loops.supervisor import Health
 from noisynet.runs import MetricsLog, NoMetrics, RunError, RunFolder, list_traces, read_metrics
-from noisynet.runs.files import storage_errors
+from noisynet.runs.files import remove_file, storage_errors
 
 if TYPE_CHECKING:
     from noisynet.config import ActorCriticConfig, Config
@@ -70,8 +70,11 @@ class RunLog:
         self.folder, self.frames_per_step = folder, frames_per_step
         self.period_steps = period_steps
         self.observers = list(observers)
-        self.metrics = MetricsLog(folder.metrics_path) if folder else NoMetrics()
-        self.timing = MetricsLog(folder.timing_path) if folder else NoMetrics()
+        self.metrics: MetricsLog = NoMetrics()
+        self.timing: MetricsLog = NoMetrics()
+        if folder:
+            self.metrics = MetricsLog(folder.metrics_path, folder.check_lock)
+            self.timing = MetricsLog(folder.timing_path, folder.check_lock)
         self._measures: dict[str, list[float]] = {"loss": []}
         self.evaluated_at = 0
         self._scores: list[float] = []  # of the last 100 episodes, as are their lengths
@@ -206,17 +209,31 @@ class RunLog:
 
     def state(self) -> dict[str, Any]:
         """Return what resuming needs, JSON-able; every row so far is on the disk by then."""
+        logged = self.metrics.digest()
         return {
-            "metrics_offset": self.metrics.offset(),
+            "metrics_offset": logged.bytes,
+            "metrics_sha256": logged.sha256,
             "measures": self._measures,
             "scores": self._scores,
             "lengths": self._lengths,
             "finished_episodes": self._finished_episodes,
         }
 
+    def digests(self) -> dict[str, dict[str, Any]]:
+        """Return the length and the SHA-256 of the logs by name, for the status."""
+        return {log.path.name: dict(log.digest()) for log in (self.metrics, self.timing)}
+
+    def check(self, state: dict[str, Any]) -> None:
+        """Raise `RunDamaged` if the rows are not those of a checkpoint."""
+        self.metrics.check(state["metrics_offset"], state.get("metrics_sha256"))
+
     def restore(self, state: dict[str, Any]) -> None:
-        """Return to a checkpoint: later rows and traces are dropped and will be written again."""
-        self.metrics.truncate(state["metrics_offset"])
+        """Return to a checkpoint: later rows and traces are dropped and will be written again.
+
+        Raises:
+            RunDamaged: the rows are not those of the checkpoint; nothing is dropped then.
+        """
+        self.metrics.truncate(state["metrics_offset"], state.get("metrics_sha256"))
         assert self.folder is not None, "a run without files has no checkpoints"
         rows = read_metrics(self.folder.metrics_path)
         logged = {(row["frames"], row["noise"]) for row in rows if row["kind"] == "evaluation"}
@@ -225,7 +242,7 @@ class RunLog:
         for file in list_traces(self.folder.traces_path):
             if (file.evaluation, file.noise) not in logged:
                 with storage_errors("remove", file.path):
-                    file.path.unlink()
+                    remove_file(file.path)
         self._measures, self._scores = state["measures"], state["scores"]
         self._lengths = state.get("lengths", [])
         self._finished_episodes = state["finished_episodes"]
@@ -241,9 +258,15 @@ class RunLog:
 
 
 def evaluation_row(
-    frames: int, noise: Literal["on", "off"], result: EvaluationResult
+    frames: int,
+    noise: Literal["on", "off"],
+    result: EvaluationResult,
+    traces: str | None = None,
 ) -> dict[str, Any]:
-    """Return the row of metrics of an evaluation after so many training frames."""
+    """Return the row of metrics of an evaluation after so many training frames.
+
+    `traces` is the SHA-256 of the file with its episodes.
+    """
     return {
         "kind": "evaluation",
         "frames": frames,
@@ -252,4 +275,5 @@ def evaluation_row(
         "completed": result.completed,
         "episodes": result.episodes,
         "frames_played": result.frames,
+        **({"traces": traces} if traces else {}),
     }

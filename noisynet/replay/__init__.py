@@ -4,7 +4,7 @@
 sample `TransitionBatch`es from it.
 """
 
-from noisynet.replay.columns import RowLayout
+from noisynet.replay.columns import RowLayout, delete_columns
 from noisynet.replay.frames import FrameStore
 from noisynet.replay.prioritised import PrioritisedReplay
 from noisynet.replay.sum_tree import SumTree
@@ -18,4 +18,5 @@ __all__ = [
     "SumTree",
     "TransitionBatch",
     "UniformReplay",
+    "delete_columns",
 ]

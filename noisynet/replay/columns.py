@@ -9,6 +9,7 @@ import mmap
 import os
 import shutil
 import zlib
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -16,12 +17,17 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from noisynet.runs.files import open_file, read_file, remove_file, remove_temporaries
+from noisynet.runs.files import write_atomically as write_file
+
 IntArray: TypeAlias = npt.NDArray[np.int64]
 BoolArray: TypeAlias = npt.NDArray[np.bool_]
 Array: TypeAlias = npt.NDArray[Any]
 
 _FORMAT_VERSION = 2
 _LAYOUT_FILE = "layout.json"
+_LONGEST_LAYOUT = 1 << 16
+_BEGUN = ("frames", "ages", "serials")
 
 
 @dataclass(frozen=True)
@@ -93,10 +99,12 @@ class Columns:
     starts: BoolArray
     serials: npt.NDArray[np.uint32]
 
-    def __init__(self, layout: RowLayout, slots: int, folder: Path | None = None) -> None:
+    def __init__(
+        self, layout: RowLayout, slots: int, folder: Path | None = None, read_only: bool = False
+    ) -> None:
         self._maps: dict[str, mmap.mmap] = {}
         if folder is not None:
-            self._maps = _open_files(layout, slots, folder)
+            self._maps = _open_files(layout, slots, folder, read_only)
         self.arrays: dict[str, Array] = {}
         for name, (dtype, items) in layout.columns().items():
             shape = (slots, items) if name == "frames" else (slots,)
@@ -106,11 +114,15 @@ class Columns:
             self.arrays[name] = array.reshape(shape)
             setattr(self, name, self.arrays[name])
 
-    def checksum(self, slot: int) -> int:
-        """Return the CRC-32 of a row, its number included."""
+    def checksum(self, slot: int, begun: bool = False) -> int:
+        """Return the CRC-32 of a row, its number included.
+
+        Of a row that has only `begun`, and still waits for its action, just the columns that the
+        action does not change.
+        """
         checksum = 0
-        for array in self.arrays.values():
-            checksum = zlib.crc32(array[slot : slot + 1].data, checksum)
+        for name in _BEGUN if begun else self.arrays:
+            checksum = zlib.crc32(self.arrays[name][slot : slot + 1].data, checksum)
         return checksum
 
     def flush(self) -> None:
@@ -119,21 +131,39 @@ class Columns:
             mapped.flush()
 
 
-def _open_files(layout: RowLayout, slots: int, folder: Path) -> dict[str, mmap.mmap]:
+def delete_columns(folder: Path) -> None:
+    """Delete the files of a replay, and the folder if nothing else is in it. Raises `OSError`."""
+    names = RowLayout((1,)).columns()
+    # layout.json first: a folder without it is not read any more.
+    for path in (folder / _LAYOUT_FILE, *(folder / f"{name}.bin" for name in names)):
+        with suppress(FileNotFoundError):
+            remove_file(path)
+    remove_temporaries(folder)
+    with suppress(OSError):
+        folder.rmdir()
+
+
+def _open_files(
+    layout: RowLayout, slots: int, folder: Path, read_only: bool
+) -> dict[str, mmap.mmap]:
     """Map the file of every column; make the files if the folder is new, else check or grow them.
 
     Files that grow keep their rows: as long as a ring has not wrapped, row r of a longer ring is in
     the same slot. `layout.json` follows the files, which may therefore be longer than it says.
     """
-    folder.mkdir(parents=True, exist_ok=True)
+    if not read_only:
+        folder.mkdir(parents=True, exist_ok=True)
+        remove_temporaries(folder)
     columns = {name: [dtype.str, items] for name, (dtype, items) in layout.columns().items()}
     description = {"version": _FORMAT_VERSION, "slots": slots, "columns": columns}
     row_bytes = {
         folder / f"{name}.bin": items * dtype.itemsize
         for name, (dtype, items) in layout.columns().items()
     }
-    exists = (folder / _LAYOUT_FILE).exists()
+    exists = read_only or os.path.lexists(folder / _LAYOUT_FILE)
     found_slots = _check_existing(folder, description, row_bytes) if exists else 0
+    if read_only:
+        return {path.stem: _map_to_read(path, slots * size) for path, size in row_bytes.items()}
     needed, free = slots * sum(row_bytes.values()), shutil.disk_usage(folder).free
     # Blocks that the files already have are used again, or freed first.
     owned = sum(path.stat().st_blocks * 512 for path in row_bytes if path.exists())
@@ -145,16 +175,11 @@ def _open_files(layout: RowLayout, slots: int, folder: Path) -> dict[str, mmap.m
         }
     except OSError as error:
         if not exists:
-            for path in row_bytes:
-                path.unlink(missing_ok=True)
+            for path in filter(os.path.lexists, row_bytes):
+                remove_file(path)
         raise _no_space(folder, needed) if error.errno == errno.ENOSPC else error from error
     if found_slots < slots:
-        unfinished = folder / f"{_LAYOUT_FILE}.tmp"
-        with unfinished.open("w") as file:
-            json.dump(description, file)
-            file.flush()
-            os.fsync(file.fileno())
-        unfinished.replace(folder / _LAYOUT_FILE)
+        write_file(folder / _LAYOUT_FILE, json.dumps(description).encode())
     return maps
 
 
@@ -168,7 +193,9 @@ def _check_existing(folder: Path, expected: dict[str, Any], row_bytes: dict[Path
             f"{folder} has a replay of another layout ({differences}): use the settings that it "
             "was made with, or another folder"
         )
-    slots: int = found["slots"]
+    slots = found.get("slots")
+    if not isinstance(slots, int) or not 0 <= slots < 2**40:
+        raise _damaged(f"{folder / _LAYOUT_FILE} has {slots!r} slots")
     for path, size in row_bytes.items():
         actual = path.stat().st_size if path.exists() else -1
         if actual < slots * size:
@@ -178,10 +205,10 @@ def _check_existing(folder: Path, expected: dict[str, Any], row_bytes: dict[Path
 
 
 def _read_description(path: Path) -> dict[str, Any]:
-    data = path.read_bytes()
+    data = read_file(path, _LONGEST_LAYOUT)
     try:
         found = json.loads(data)
-    except ValueError:  # not JSON, or not UTF-8
+    except (ValueError, RecursionError):  # not JSON, or not UTF-8
         found = None
     if not isinstance(found, dict):
         content = repr(data[:40])[1:] if data else "an empty file"
@@ -205,10 +232,19 @@ def _no_space(folder: Path, needed: int) -> OSError:
     )
 
 
-def _map_file(path: Path, size: int, exists: bool) -> mmap.mmap:
-    flags = os.O_RDWR if exists else os.O_RDWR | os.O_CREAT | os.O_TRUNC
-    descriptor = os.open(path, flags, 0o644)
+def _map_to_read(path: Path, size: int) -> mmap.mmap:
+    descriptor = open_file(path)
     try:
+        return mmap.mmap(descriptor, size, access=mmap.ACCESS_READ)
+    finally:
+        os.close(descriptor)
+
+
+def _map_file(path: Path, size: int, exists: bool) -> mmap.mmap:
+    descriptor = open_file(path, os.O_RDWR if exists else os.O_RDWR | os.O_CREAT)
+    try:
+        if not exists:
+            os.ftruncate(descriptor, 0)
         if os.fstat(descriptor).st_size < size:
             os.ftruncate(descriptor, size)
         if hasattr(os, "posix_fallocate"):  # macOS has none

@@ -41,6 +41,7 @@ class FrameStore:
             never wraps, and is the same as a longer one. It may be raised for an existing folder.
         folder: folder of the memory-mapped files; None for memory. A folder that already has rows
             counts as empty until `restore`.
+        read_only: whether to open existing files for reading only.
     """
 
     def __init__(
@@ -56,6 +57,7 @@ class FrameStore:
         slack_rows: int = 0,
         most_rows: int | None = None,
         folder: Path | str | None = None,
+        read_only: bool = False,
     ) -> None:
         for name, value, least in (
             ("num_envs", num_envs, 1),
@@ -80,12 +82,33 @@ class FrameStore:
             self.ring_rows = min(self.ring_rows, max(most_rows, stack + n_step))
         self.folder = None if folder is None else Path(folder)
         slots = num_envs * self.ring_rows
-        self.columns = Columns(self.layout, slots, self.folder)
+        self.columns = Columns(self.layout, slots, self.folder, read_only)
         self.written: IntArray = np.zeros(num_envs, np.int64)  # [E] rows so far
         self.running = [False] * num_envs  # [E] whether the newest row has no action yet
         # [E] Newest row at which returns stop (discount 0, or the end of the episode), or -1.
         self._stops: IntArray = np.full(num_envs, -1, np.int64)
         self._checksums: npt.NDArray[np.uint32] = np.zeros(slots, np.uint32)
+
+    @classmethod
+    def read(cls, state: dict[str, Any], folder: Path) -> FrameStore:
+        """Open the files of a state to read them, and restore it; errors are those of `restore`."""
+        layout = state["layout"]
+        stack, n_step, envs = layout["stack"], layout["n_step"], layout["num_envs"]
+        store = cls(
+            layout["window_rows"] * envs,
+            tuple(layout["frame_shape"]),
+            frame_dtype=layout["frame_dtype"],
+            num_actions=layout["num_actions"],
+            num_envs=envs,
+            stack=stack,
+            n_step=n_step,
+            slack_rows=max(0, layout["ring_rows"] - layout["window_rows"] - stack - n_step),
+            most_rows=layout["ring_rows"],
+            folder=folder,
+            read_only=True,
+        )
+        store.restore(state)
+        return store
 
     @property
     def nbytes(self) -> int:
@@ -248,6 +271,7 @@ class FrameStore:
             "running": list(self.running),
             "stops": self._stops.tolist(),
             "sha256": self.digest(),
+            "begun": self._begun(),
         }
         if self.folder is None:
             used = min(int(self.written.max()), self.ring_rows) * self.num_envs
@@ -277,7 +301,9 @@ class FrameStore:
             self._check_serials(env)
             for slot in self._complete(env).tolist():
                 self._checksums[slot] = self.columns.checksum(slot)
-        if self.digest() != state["sha256"]:
+        # Older states have no checksums of rows that wait for their actions.
+        begun = state.get("begun", self._begun())
+        if self.digest() != state["sha256"] or self._begun() != begun:
             raise ValueError(
                 "the rows do not match their SHA-256: they were changed after the state was taken; "
                 "restore the files from a backup"
@@ -297,6 +323,14 @@ class FrameStore:
         written = int(self.written[env])
         first = max(0, written - self.window_rows)
         return self.slots(env, np.arange(first, written - self.running[env]))
+
+    def _begun(self) -> list[int]:
+        """Return a checksum of the row of each environment that still waits for its action."""
+        return [
+            self.columns.checksum(self.slot(env, int(self.written[env]) - 1), begun=True)
+            for env in range(self.num_envs)
+            if self.running[env]
+        ]
 
     def digest(self) -> str:
         """Return the SHA-256 of the windows, the same in memory and on disk.

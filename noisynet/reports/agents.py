@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, Literal
@@ -50,6 +51,8 @@ STYLES: Final[dict[str, AgentStyle]] = {
 
 AGENTS: Final = tuple(STYLES)
 
+_LONGEST_VARIANT: Final = 120  # characters
+
 NOT_SETTINGS: Final = (
     *("agent", "environment", "environment_options", "seed", "frames", "evaluation"),
     *("max_episode_frames", "checkpoint_period_frames", "log_period_steps", "threads", "made_by"),
@@ -84,7 +87,7 @@ class Contender:
     @property
     def file_name(self) -> str:
         """Its agent and variant in the name of a file."""
-        kept = "".join(c if c.isalnum() else "-" for c in self.variant)
+        kept = "".join(c if c.isascii() and c.isalnum() else "-" for c in self.variant)
         return f"{self.agent}-{kept}" if kept else self.agent
 
     @property
@@ -96,4 +99,8 @@ class Contender:
 def settings_difference(settings: Mapping[str, str], common: Mapping[str, str]) -> str:
     """The settings that differ from the common ones, as in "exploration.sigma0=0.1"."""
     keys = [key for key in {**common, **settings} if settings.get(key) != common.get(key)]
-    return ", ".join(f"{key}={settings.get(key, 'nothing')}".replace('"', "") for key in keys)
+    text = ", ".join(f"{key}={settings.get(key, 'nothing')}".replace('"', "") for key in keys)
+    if len(text) > _LONGEST_VARIANT:  # it is a title, and a part of file names
+        digest = hashlib.sha256(text.encode()).hexdigest()[:8]
+        text = f"{text[:_LONGEST_VARIANT]}… ({len(keys)} settings, {digest})"
+    return text

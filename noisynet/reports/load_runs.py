@@ -8,15 +8,17 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Final, Literal
 
 import numpy as np
 
 from noisynet.envs import parse_environment
 from noisynet.reports.agents import AGENTS, NOT_SETTINGS, STYLES
 from noisynet.reports.scores import Floats
-from noisynet.runs import RunDamaged, RunError, RunFolder, find_run_folders, read_metrics
+from noisynet.runs import RunRecord, Unreadable, find_run_folders
+from noisynet.runs import read_run as read_folder
 from noisynet.runs.encoding import flatten
+from noisynet.runs.reading import EvaluationRow
 
 NoiseMode = Literal["on", "off"]
 
@@ -33,8 +35,7 @@ FAMILY_TITLES: Final = {
 SIGMA_POINTS: Final = 200
 """Σ̄ is sampled at this many points of the budget: a plot cannot show every training row."""
 
-# The integers that a configuration must have, and their least values.
-_LEAST: Final = {"seed": 0, "frames": 1, "evaluation.period_frames": 1, "evaluation.frames": 1}
+_MOST_POINTS: Final = 100_000  # of a curve
 
 
 class ReportError(Exception):
@@ -179,7 +180,7 @@ def read_runs(folders: Sequence[Path]) -> tuple[list[Run], dict[str, str]]:
     for folder in folders:
         try:
             runs.append(read_run(folder))
-        except (RunError, ReportError) as error:
+        except ReportError as error:
             skipped[_printable(folder)] = str(error)
     return runs, skipped
 
@@ -188,166 +189,91 @@ def read_run(path: Path) -> Run:
     """Load one run folder.
 
     Raises:
-        RunError: A file cannot be read or is damaged.
-        ReportError: The configuration is not one of a run.
+        ReportError: It cannot be read, or its configuration is not one of a run.
     """
-    folder = RunFolder(path)
-    config = _checked_config(folder)
-    evaluation = config["evaluation"]
-    limit = config.get("max_episode_frames") or 0
-    protocol = Protocol(config["frames"], evaluation["period_frames"], evaluation["frames"], limit)
-    noisy = STYLES[config["agent"]].noisy
-    rows, sigma = read_evaluations_and_sigma(folder.metrics_path, config["frames"], noisy)
-    curves, remarks = _curves(folder.metrics_path, rows, protocol)
-    training, evaluating, steps = read_timing(folder.timing_path)
-    status = folder.read_status() or {}
-    state = str(status.get("state", "no status"))
-    if state == "failed":
-        remarks.append(f"failed: {status.get('reason', 'no reason given')}")
-    settings = {key: value for key, value in config.items() if key not in NOT_SETTINGS}
+    record = read_folder(path, points=SIGMA_POINTS)
+    if isinstance(record, Unreadable):
+        raise ReportError(record.reason)
+    config = record.config
+    _check_config(record)
+    protocol = Protocol(
+        config.frames,
+        config.evaluation.period_frames,
+        config.evaluation.frames,
+        config.max_episode_frames or 0,
+    )
+    noisy = STYLES[config.agent].noisy
+    curves, remarks = _curves(record.evaluations, protocol)
+    training = sum(row.seconds for row in record.timing if row.kind == "train")
+    steps = sum(row.seconds * row.steps_per_second for row in record.timing if row.kind == "train")
+    status = record.status
+    if status is not None and status.state == "failed":
+        remarks.append(f"failed: {status.reason or 'no reason given'}")
+    settings = {key: value for key, value in record.settings.items() if key not in NOT_SETTINGS}
+    score_noise: NoiseMode = "on" if noisy else "off"
+    if noisy and config.exploration.evaluation == "off":
+        score_noise = "off"
     return Run(
         path=path,
-        agent=config["agent"],
-        environment=config["environment"],
-        options=json.dumps(config.get("environment_options", {}), sort_keys=True),
-        seed=config["seed"],
+        agent=config.agent,
+        environment=config.environment,
+        options=json.dumps(config.environment_options, sort_keys=True),
+        seed=config.seed,
         protocol=protocol,
         settings={key: json.dumps(value) for key, value in flatten(settings).items()},
-        score_noise=config.get("exploration", {}).get("evaluation", "on") if noisy else "off",
+        score_noise=score_noise,
         curves=curves,
-        sigma=sigma,
+        sigma=_sigma(record) if noisy else {},
         training_seconds=training,
-        evaluation_seconds=evaluating,
+        evaluation_seconds=sum(row.seconds for row in record.timing if row.kind == "evaluation"),
         steps_per_second=steps / training if training > 0 else math.nan,
-        state=state,
+        state=status.state if status else "no status",
         remarks=tuple(remarks),
-        made_by=_made_by(folder),
+        made_by=tuple(map(str, config.made_by)),
     )
 
 
-def _made_by(folder: RunFolder) -> tuple[str, ...]:
-    """What config.json says about versions, commit, machine and device; nothing in old runs."""
-    try:
-        makers = json.loads(folder.config_path.read_bytes()).get("made_by", [])
-        return tuple(
-            f"{', '.join(f'{name} {version}' for name, version in made['versions'].items())}; "
-            f"commit {made['commit'] or 'unknown'}; {made['device']} of {made['machine']}, "
-            f"{made['processor']}, {made['cores']} cores, {made['system']}"
-            for made in makers
-        )
-    except (KeyError, TypeError, AttributeError) as error:
-        raise RunDamaged(f"{folder.config_path} has a damaged made_by: {error!r}") from error
-
-
-def _checked_config(folder: RunFolder) -> dict[str, Any]:
-    config = folder.read_config()
-    flat = flatten(config)
-    wrong = [key for key in ("agent", "environment") if not isinstance(flat.get(key), str)]
-    wrong += [
-        key
-        for key, least in _LEAST.items()
-        if not isinstance(flat.get(key), int) or flat[key] < least
-    ]
+def _check_config(record: RunRecord) -> None:
+    """Raise `ReportError` for what reports do not know."""
+    config, wrong = record.config, ""
+    if config.agent not in STYLES:
+        wrong = f"has agent {config.agent!r}, expected one of {', '.join(AGENTS)}"
+    elif config.frames // config.evaluation.period_frames > _MOST_POINTS:
+        wrong = f"has more than {_MOST_POINTS:,} evaluations"
+    else:
+        try:
+            parse_environment(config.environment)
+        except ValueError as error:
+            wrong = f"has another environment: {error}"
     if wrong:
-        raise ReportError(
-            f"{folder.config_path} is not a run's configuration: {', '.join(wrong)} missing or of "
-            "the wrong type; leave this folder out"
-        )
-    if config["agent"] not in STYLES:
-        raise ReportError(
-            f"{folder.config_path} has agent {config['agent']!r}, expected one of "
-            f"{', '.join(AGENTS)}; leave this folder out"
-        )
-    try:
-        parse_environment(config["environment"])
-    except ValueError as error:
-        raise ReportError(f"{folder.config_path}: {error}; leave this folder out") from error
-    return config
+        raise ReportError(f"{record.path / 'config.json'} {wrong}; leave this folder out")
 
 
-# --- metrics.jsonl and timing.jsonl --------------------------------------------------------------
-
-_TRAIN: Final = b'{"kind":"train","frames":'
-
-
-def read_evaluations_and_sigma(
-    path: Path, budget_frames: int, noisy: bool
-) -> tuple[list[dict[str, Any]], dict[str, Floats]]:
-    """The evaluation rows of a run, and Σ̄ of each layer [SIGMA_POINTS].
-
-    A run of the paper's length has a hundred thousand rows. Their kind is read from the first bytes
-    of each line, and only the needed ones are decoded.
-    """
-    others: list[bytes] = []
-    sampled: dict[int, bytes] = {}
-    for line in _lines(path):
-        if not line.startswith((b'{"kind":"episode"', b'{"kind":"train"')):
-            others.append(line)
-        elif noisy and line.startswith(_TRAIN):
-            frames = int(line[len(_TRAIN) : line.index(b",", len(_TRAIN))])
-            sampled[min(frames * SIGMA_POINTS // budget_frames, SIGMA_POINTS - 1)] = line
+def _sigma(record: RunRecord) -> dict[str, Floats]:
+    """Σ̄ of each layer [SIGMA_POINTS]."""
     sigma: dict[str, Floats] = {}
-    for point, row in zip(sampled, _decoded(path, list(sampled.values())), strict=True):
-        for layer, value in (row.get("sigma") or {}).items():
-            sigma.setdefault(layer, np.full(SIGMA_POINTS, np.nan))[point] = float(value)
-    rows = [row for row in _decoded(path, others) if row.get("kind") == "evaluation"]
-    return rows, sigma
-
-
-def read_timing(path: Path) -> tuple[float, float, float]:
-    """Seconds of training, seconds of evaluation and steps of a run, from its timing.jsonl."""
-    training = evaluation = steps = 0.0
-    for row in _decoded(path, _lines(path)):
-        seconds = float(row.get("seconds", 0.0))
-        if row.get("kind") == "train":
-            training += seconds
-            steps += seconds * float(row.get("steps_per_second", 0.0))
-        else:
-            evaluation += seconds
-    return training, evaluation, steps
-
-
-def _lines(path: Path) -> list[bytes]:
-    """Complete lines; a last line without a line end is dropped."""
-    try:
-        return path.read_bytes().split(b"\n")[:-1]
-    except FileNotFoundError:
-        return []
-    except OSError as error:
-        raise RunDamaged(f"cannot read {path}: {error.strerror}") from error
-
-
-def _decoded(path: Path, lines: Sequence[bytes]) -> list[dict[str, Any]]:
-    """Lines as rows, decoded together: faster than one by one. Non-finite numbers stay strings."""
-    try:
-        rows: list[Any] = json.loads(b"[" + b",".join(lines) + b"]")
-    except ValueError:
-        rows = [None]
-    if not all(isinstance(row, dict) for row in rows):
-        return read_metrics(path)  # raises an error with the number of the damaged line
-    return rows
+    for row in record.training:
+        point = min(row.frames * SIGMA_POINTS // record.config.frames, SIGMA_POINTS - 1)
+        for layer, value in (row.sigma or {}).items():
+            values = sigma.setdefault(layer, np.full(SIGMA_POINTS, np.nan))
+            values[point] = value if math.isfinite(value) else math.nan
+    return sigma
 
 
 def _curves(
-    path: Path, rows: Sequence[Mapping[str, Any]], protocol: Protocol
+    rows: Sequence[EvaluationRow], protocol: Protocol
 ) -> tuple[dict[NoiseMode, Floats], list[str]]:
     """The curve of each noise mode, and remarks for the table of runs."""
     found: dict[NoiseMode, dict[int, float]] = {}
     partial = broken = 0
     for row in rows:
-        try:
-            noise, frames, score = row["noise"], int(row["frames"]), float(row["score"])
-        except (KeyError, TypeError, ValueError) as error:
-            raise RunDamaged(
-                f"{path} has an evaluation row without noise, frames or score: {dict(row)}"
-            ) from error
-        if not math.isfinite(score):
+        if not math.isfinite(row.score):
             broken += 1
             continue
         # The end of an earlier, shorter budget was off the schedule, and has no point of its own.
-        if point := protocol.point(frames):
-            found.setdefault(noise, {}).setdefault(point, score)
-        partial += not row.get("completed", True)
+        if point := protocol.point(row.frames):
+            found.setdefault(row.noise, {}).setdefault(point, row.score)
+        partial += not row.completed
     remarks = []
     if partial:
         remarks.append(

@@ -12,14 +12,15 @@ from noisynet.runs.checkpoint import (
     save_checkpoint,
 )
 from noisynet.runs.files import RunDamaged, RunError, StorageError, write_atomically
-from noisynet.runs.lock import EXIT_LOCKED, Owner, RunLock, RunLocked
+from noisynet.runs.lock import EXIT_LOCKED, RunLock, RunLocked
 from noisynet.runs.metrics import MetricsLog, NoMetrics, read_metrics
+from noisynet.runs.reading import Owner, RunStatus
+from noisynet.runs.record import RunRecord, Unreadable, read_run
 from noisynet.runs.store import (
     CHANGEABLE_SETTINGS,
     Difference,
     RunFolder,
     RunMismatch,
-    RunStatus,
     compare_configs,
     find_run_folders,
 )
@@ -42,17 +43,20 @@ __all__ = [
     "RunLock",
     "RunLocked",
     "RunMismatch",
+    "RunRecord",
     "RunStatus",
     "Skipped",
     "StorageError",
     "Trace",
     "TraceFile",
+    "Unreadable",
     "compare_configs",
     "find_run_folders",
     "list_traces",
     "load_agent_file",
     "load_newest",
     "read_metrics",
+    "read_run",
     "read_traces",
     "save_agent_file",
     "save_checkpoint",

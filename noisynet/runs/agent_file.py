@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from noisynet.runs.files import RunError, storage_errors, write_atomically
-from noisynet.runs.sealed import seal, unseal
+from noisynet.runs.files import RunDamaged, RunError, storage_errors, write_atomically
+from noisynet.runs.reading import Count, Stored, validate
+from noisynet.runs.sealed import read_sealed, seal
 
 if TYPE_CHECKING:
     import torch
@@ -30,6 +31,11 @@ class AgentFile:
     tensors: dict[str, torch.Tensor]
 
 
+class _Header(Stored):
+    config: dict[str, Any]
+    steps: Count
+
+
 def save_agent_file(path: Path, agent: AgentFile) -> None:
     """Write an agent; an existing file is replaced once the new one is complete.
 
@@ -42,7 +48,8 @@ def save_agent_file(path: Path, agent: AgentFile) -> None:
     header = {"format": _FORMAT, "config": agent.config, "steps": agent.steps}
     with storage_errors("make the folder of", path):
         path.parent.mkdir(parents=True, exist_ok=True)
-    write_atomically(path, seal(save, tensors, header))
+    # The user's own path: links in it are meant.
+    write_atomically(path.parent.resolve() / path.name, seal(save, tensors, header))
 
 
 def load_agent_file(path: Path) -> AgentFile:
@@ -52,19 +59,18 @@ def load_agent_file(path: Path) -> AgentFile:
         RunError: it is no such file, or it is damaged.
         StorageError: the disk cannot be read.
     """
+    from safetensors import SafetensorError
     from safetensors.torch import load
 
     expected = "expected a file that Agent.save wrote, or a run folder"
-    with storage_errors("read", path):
-        data = path.read_bytes()
     try:
-        header = unseal(data)
-    except ValueError as error:
+        with storage_errors("read", path):
+            data, found = read_sealed(path.resolve())
+        if found.get("format") != _FORMAT:
+            raise ValueError("another format; for a checkpoint, give its run folder")
+        header = validate(_Header, found, "its header")
+        # Copies: safetensors does not align tensors as torch does.
+        tensors = {name: tensor.clone() for name, tensor in load(data).items()}
+    except (ValueError, KeyError, SafetensorError, RunDamaged) as error:
         raise RunError(f"{expected}, got {path}: {error}") from error
-    if header.get("format") != _FORMAT:
-        raise RunError(
-            f"{expected}, got {path} of another format; for a checkpoint, give its run folder"
-        )
-    # Copies: safetensors does not align tensors as torch does.
-    tensors = {name: tensor.clone() for name, tensor in load(data).items()}
-    return AgentFile(header["config"], header["steps"], tensors)
+    return AgentFile(header.config, header.steps, tensors)

@@ -10,22 +10,28 @@ from __future__ import annotations
 import errno
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from pydantic import Field
+
 from noisynet.runs.encoding import decode, encode
 from noisynet.runs.files import (
+    RunDamaged,
     RunError,
     StorageError,
+    list_folder,
+    open_folder,
+    remove_file,
     remove_temporaries,
     storage_errors,
-    sync_directory,
     write_atomically,
 )
-from noisynet.runs.sealed import seal, unseal
+from noisynet.runs.reading import Count, Name, Stored, validate
+from noisynet.runs.sealed import read_sealed, seal
 
 if TYPE_CHECKING:
     import torch
@@ -33,7 +39,7 @@ if TYPE_CHECKING:
 _FORMAT: Final = 2
 _GENERATION: Final = re.compile(r"(\d{12,})\.safetensors")
 # Errors of reading a damaged file. Any other means that the disk cannot be read.
-_DAMAGE: Final = (errno.ENOENT, errno.EIO, errno.EISDIR)
+_DAMAGE: Final = (errno.ENOENT, errno.EIO)
 _OTHER_VERSION: Final = (
     "resume the run with the version that started it, or start a new run with another --out or "
     "--name"
@@ -50,6 +56,14 @@ class CheckpointMismatch(RunError):  # noqa: N818 - says what happened
 
 class _Corrupt(Exception):  # noqa: N818 - says what happened
     """A file is not what was written; the message is one sentence."""
+
+
+class _Header(Stored):
+    format: Count
+    step: Count
+    schema_: Name = Field(alias="schema")
+    identity: dict[Name, Any]
+    state: dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -119,7 +133,12 @@ def save_checkpoint(
 
 
 def load_newest(
-    folder: Path | str, *, schema: str, identity: Mapping[str, Any], repair: bool = True
+    folder: Path | str,
+    *,
+    schema: str,
+    identity: Mapping[str, Any],
+    repair: bool = True,
+    before: int | None = None,
 ) -> tuple[Checkpoint | None, list[Skipped]]:
     """Load the newest checkpoint that verifies.
 
@@ -129,6 +148,7 @@ def load_newest(
         identity: As given to `save_checkpoint`.
         repair: Rename each corrupt checkpoint to `….corrupt` and remove temporary files. The caller
             then holds the run's lock; a reader passes False.
+        before: Load one of an earlier step than this.
 
     Returns:
         The checkpoint, or None if none was ever written; and the skipped ones, newest first.
@@ -143,22 +163,34 @@ def load_newest(
     if repair:
         remove_temporaries(folder)
     for path in _generations(folder):
+        if before is not None and _step(path) >= before:
+            continue
         try:
             data, header = _read(path)
             _check_belongs(header, schema, identity)
             return _decode(data, header), skipped
         except _Corrupt as error:
-            if not repair and not path.exists():  # pruned by the lock's owner: there is a newer one
+            # Pruned by the lock's owner: there is a newer one.
+            if not repair and not os.path.lexists(path):
                 return load_newest(folder, schema=schema, identity=identity, repair=False)
-            moved = _mark_corrupt(path) if repair else path
+            moved = mark_corrupt(path) if repair else path
             skipped.append(Skipped(_step(path), moved, f"{error}."))
-    if skipped or any(folder.glob("*.corrupt*")):
+    if before is None and (skipped or any(folder.glob("*.corrupt*"))):
         reasons = [f"  {entry.path}: {entry.reason}" for entry in skipped]
         raise NoUsableCheckpoint(
             "\n".join([f"{folder} has checkpoints, but none is usable:", *reasons])
             + "\nrestore one from a backup, or move the run folder away to start again"
         )
-    return None, []
+    return None, skipped
+
+
+def read_states(folder: Path) -> Iterator[tuple[Path, dict[str, Any] | str]]:
+    """Yield every checkpoint, newest first, with its state, or with what is wrong with it."""
+    for path in _generations(folder):
+        try:
+            yield path, _read(path)[1].state
+        except _Corrupt as error:
+            yield path, str(error)
 
 
 def _step(path: Path) -> int:
@@ -168,8 +200,7 @@ def _step(path: Path) -> int:
 def _generations(folder: Path) -> list[Path]:
     """Return the checkpoints with their final names, newest first; none in a missing folder."""
     with storage_errors("list", folder):
-        entries = list(folder.iterdir()) if folder.is_dir() else []
-    named = [path for path in entries if _GENERATION.fullmatch(path.name)]
+        named = [folder / name for name in list_folder(folder) if _GENERATION.fullmatch(name)]
     return sorted(named, key=_step, reverse=True)
 
 
@@ -178,24 +209,25 @@ def _prune(folder: Path, keep: int) -> None:
     verified = 0
     for path in _generations(folder):
         if verified >= keep:
-            path.unlink()
+            remove_file(path)
         else:
             with suppress(_Corrupt):
                 _read(path)
                 verified += 1
 
 
-def _mark_corrupt(path: Path) -> Path:
-    """Rename a corrupt checkpoint, without replacing another; return its path."""
+def mark_corrupt(path: Path) -> Path:
+    """Rename a checkpoint that cannot be used, without replacing another; return its path."""
     aside, count = path.with_name(f"{path.name}.corrupt"), 1
-    while aside.exists():
+    while os.path.lexists(aside):
         count += 1
         aside = path.with_name(f"{path.name}.corrupt-{count}")
     try:
-        path.rename(aside)
-        sync_directory(path.parent)
+        with open_folder(path.parent) as folder:
+            os.rename(path.name, aside.name, src_dir_fd=folder, dst_dir_fd=folder)
+            os.fsync(folder)
     except OSError:
-        return path if path.exists() else aside
+        return path if os.path.lexists(path) else aside
     return aside
 
 
@@ -225,25 +257,24 @@ def _encode(checkpoint: Checkpoint, schema: str, identity: Mapping[str, Any]) ->
     return seal(save, whole, header)
 
 
-def _read(path: Path) -> tuple[bytes, dict[str, Any]]:
+def _read(path: Path) -> tuple[bytes, _Header]:
     """Read a file and check that it is what was written; return it with its header."""
     with storage_errors("read", path):
         try:
-            data = path.read_bytes()
+            data, header = read_sealed(path)
+            checked = validate(_Header, header, "its header")
         except OSError as error:
             if error.errno not in _DAMAGE:
                 raise
             raise _Corrupt(f"it cannot be read ({os.strerror(error.errno)})") from error
-    try:
-        header = unseal(data)
-    except ValueError as error:
-        raise _Corrupt(str(error)) from error
-    if header["step"] != _step(path):
-        raise _Corrupt(f"it is named {path.name} but was written as step {header['step']}")
-    return data, header
+        except (ValueError, RunDamaged) as error:
+            raise _Corrupt(str(error)) from error
+    if checked.step != _step(path):
+        raise _Corrupt(f"it is named {path.name} but was written as step {checked.step}")
+    return data, checked
 
 
-def _decode(data: bytes, header: dict[str, Any]) -> Checkpoint:
+def _decode(data: bytes, header: _Header) -> Checkpoint:
     from safetensors import SafetensorError
     from safetensors.torch import load
 
@@ -253,27 +284,27 @@ def _decode(data: bytes, header: dict[str, Any]) -> Checkpoint:
         tensors = {name: tensor.clone() for name, tensor in load(data).items()}
     except (SafetensorError, ValueError, KeyError) as error:
         raise _Corrupt(f"it verifies but cannot be read ({error})") from error
-    return Checkpoint(header["step"], tensors, header["state"])
+    return Checkpoint(header.step, tensors, header.state)
 
 
-def _check_belongs(header: dict[str, Any], schema: str, identity: Mapping[str, Any]) -> None:
+def _check_belongs(header: _Header, schema: str, identity: Mapping[str, Any]) -> None:
     """Raise `CheckpointMismatch` unless the run has this schema and identity, in any order."""
-    step = header["step"]
+    step = header.step
     for what, theirs, ours in (
-        ("layout", header["format"], _FORMAT),
-        ("schema", header["schema"], schema),
+        ("layout", header.format, _FORMAT),
+        ("schema", header.schema_, schema),
     ):
         if theirs != ours:
             raise CheckpointMismatch(
                 f"the checkpoint of step {step} has {what} {theirs}, this version of noisynet "
                 f"reads {what} {ours}; {_OTHER_VERSION}"
             )
-    theirs, ours = header["identity"], decode(encode(identity))
-    if theirs != ours:
+    expected = decode(encode(identity))
+    if header.identity != expected:
         raise CheckpointMismatch(
-            f"the checkpoint of step {step} is for {_describe(theirs)}; this run is "
-            f"{_describe(ours)}; choose another --out or --name, or give the command that the run "
-            "was started with"
+            f"the checkpoint of step {step} is for {_describe(header.identity)}; this run is "
+            f"{_describe(expected)}; choose another --out or --name, or give the command that the "
+            "run was started with"
         )
 
 

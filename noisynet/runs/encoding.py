@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
-# The texts of these numbers in Python.
-_NON_FINITE = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
+NON_FINITE: Final = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
+"""The non-finite numbers by their texts in JSON, which are those of Python."""
 
 
 def encode(value: Any, *, indent: int | None = None) -> bytes:
@@ -28,7 +28,7 @@ def encode(value: Any, *, indent: int | None = None) -> bytes:
 
 def decode(data: bytes | str) -> Any:
     """Inverse of `encode`; raises `ValueError` when `data` is not JSON."""
-    return _restore_non_finite(json.loads(data))
+    return restore_non_finite(json.loads(data))
 
 
 def encode_state(value: Any) -> bytes:
@@ -69,7 +69,7 @@ def _plain(value: Any, where: str, *, standard: bool) -> Any:
         value = value.item()
     if standard and isinstance(value, float) and not math.isfinite(value):
         return str(value)
-    if standard and isinstance(value, str) and value in _NON_FINITE:
+    if standard and isinstance(value, str) and value in NON_FINITE:
         raise ValueError(
             f"{_path(where)}: the string {value!r} is reserved for the number; pass the float, or "
             "another string"
@@ -89,13 +89,14 @@ def _plain(value: Any, where: str, *, standard: bool) -> Any:
     )
 
 
-def _restore_non_finite(value: Any) -> Any:
+def restore_non_finite(value: Any) -> Any:
+    """Replace the texts of non-finite numbers by the numbers."""
     if isinstance(value, str):
-        return _NON_FINITE.get(value, value)
+        return NON_FINITE.get(value, value)
     if isinstance(value, dict):
-        return {key: _restore_non_finite(item) for key, item in value.items()}
+        return {key: restore_non_finite(item) for key, item in value.items()}
     if isinstance(value, list):
-        return [_restore_non_finite(item) for item in value]
+        return [restore_non_finite(item) for item in value]
     return value
 
 

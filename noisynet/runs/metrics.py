@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Final, Self
 
-from noisynet.runs.encoding import decode, encode
-from noisynet.runs.files import RunDamaged, storage_errors, sync_directory, write_all
+from pydantic_core import from_json
+
+from noisynet.runs.encoding import encode, restore_non_finite
+from noisynet.runs.files import RunDamaged, open_file, open_folder, storage_errors, write_all
+from noisynet.runs.reading import FileDigest, read_lines
+
+_CHUNK: Final = 1 << 20
+_LONGEST_TAIL: Final = 1 << 26  # without a line end; a power cut may leave zeros
 
 
 class MetricsLog:
@@ -21,17 +28,38 @@ class MetricsLog:
 
     A row is in the file when `append` returns. After a failed write the file ends with the last
     whole row, and `append` may be called again. Opening a file drops an unfinished last line.
+
+    Args:
+        path: The file.
+        check: Called before each write; raises if this process must not write any more.
     """
 
-    def __init__(self, path: Path | str) -> None:
+    def __init__(self, path: Path | str, check: Callable[[], None] = lambda: None) -> None:
         self.path = Path(path)
+        self._check = check
         self._descriptor = -1
         with storage_errors("open", self.path):
-            self._descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o666)
-            self._end = self.path.read_bytes().rfind(b"\n") + 1
+            self._descriptor = open_file(self.path, os.O_RDWR | os.O_CREAT)
+            self._end, self._sha256 = self._scan(os.fstat(self._descriptor).st_size)
             if os.fstat(self._descriptor).st_size != self._end:
                 os.ftruncate(self._descriptor, self._end)
-            sync_directory(self.path.parent)  # the file may be new
+            with open_folder(self.path.parent) as folder:
+                os.fsync(folder)  # the file may be new
+
+    def _scan(self, size: int) -> tuple[int, hashlib._Hash]:
+        """Return the length of the whole rows within `size` bytes, and their SHA-256."""
+        end, position = 0, 0
+        rows = running = hashlib.sha256()
+        while chunk := os.pread(self._descriptor, min(_CHUNK, size - position), position):
+            whole = chunk.rfind(b"\n") + 1
+            running.update(chunk[:whole])
+            if whole:
+                rows, end = running.copy(), position + whole
+            running.update(chunk[whole:])
+            position += len(chunk)
+            if position - end > _LONGEST_TAIL:
+                raise RunDamaged(f"{self.path} has no line end after byte {end:,}: it is damaged")
+        return end, rows if end else hashlib.sha256()
 
     def append(self, row: Mapping[str, Any]) -> None:
         """Append one row.
@@ -41,6 +69,7 @@ class MetricsLog:
             StorageError: The write failed; nothing is left of the row.
         """
         line = encode(dict(row)) + b"\n"
+        self._check()
         with storage_errors("add a row to", self.path):
             try:
                 os.ftruncate(self._descriptor, self._end)  # in case that the last attempt could not
@@ -50,6 +79,7 @@ class MetricsLog:
                     os.ftruncate(self._descriptor, self._end)
                 raise
         self._end += len(line)
+        self._sha256.update(line)
 
     def offset(self) -> int:
         """Sync the file and return its length in bytes, for a checkpoint.
@@ -60,11 +90,25 @@ class MetricsLog:
             os.fsync(self._descriptor)
         return self._end
 
-    def truncate(self, offset: int) -> None:
-        """Drop every row after `offset`, which came from `offset()`.
+    def digest(self) -> FileDigest:
+        """Sync the file and return its length and SHA-256, which every row has updated."""
+        return FileDigest(bytes=self.offset(), sha256=self._sha256.hexdigest())
+
+    def truncate(self, offset: int, sha256: str | None = None) -> None:
+        """Drop every row after `offset`, which came from `offset()`; raises as `check` does."""
+        with storage_errors("truncate", self.path):
+            rows = self.check(offset, sha256)
+            self._check()
+            os.ftruncate(self._descriptor, offset)
+            self._end, self._sha256 = offset, rows
+            os.fsync(self._descriptor)
+
+    def check(self, offset: int, sha256: str | None = None) -> hashlib._Hash:
+        """Check that the first `offset` bytes are those of a checkpoint; return their SHA-256.
 
         Raises:
-            RunDamaged: The file is shorter than `offset`, or no row ends there.
+            RunDamaged: The file is shorter, no row ends there, or the rows before it have another
+                SHA-256 than `sha256`.
         """
         if offset < 0:
             raise ValueError(f"offset must not be negative, got {offset}")
@@ -73,15 +117,19 @@ class MetricsLog:
                 f"{self.path} has {self._end} bytes of whole rows, but {offset} at the time of the "
                 "checkpoint: rows are missing; restore the file from a backup"
             )
-        with storage_errors("truncate", self.path):
-            if offset and os.pread(self._descriptor, 1, offset - 1) != b"\n":
-                raise RunDamaged(
-                    f"no row of {self.path} ends at byte {offset}, but one did at the time of the "
-                    "checkpoint: the file was changed; restore it from a backup"
-                )
-            os.ftruncate(self._descriptor, offset)
-            self._end = offset
-            os.fsync(self._descriptor)
+        end, rows = self._scan(offset)
+        if end != offset:
+            raise RunDamaged(
+                f"no row of {self.path} ends at byte {offset}, but one did at the time of the "
+                "checkpoint: the file was changed; restore it from a backup"
+            )
+        if sha256 is not None and rows.hexdigest() != sha256:
+            raise RunDamaged(
+                f"the first {offset:,} bytes of {self.path} do not match the SHA-256 in the "
+                "checkpoint: rows were changed; restore the file from a backup. The weights can be "
+                "used: noisynet evaluate, watch, and load in Python"
+            )
+        return rows
 
     def close(self) -> None:
         """Close the file; a second call does nothing."""
@@ -105,6 +153,7 @@ class NoMetrics(MetricsLog):
 
     def __init__(self) -> None:
         self._descriptor = -1
+        self._sha256 = hashlib.sha256()
 
     def append(self, row: Mapping[str, Any]) -> None:
         """Drop the row."""
@@ -113,7 +162,7 @@ class NoMetrics(MetricsLog):
         """Zero: there are no rows."""
         return 0
 
-    def truncate(self, offset: int) -> None:
+    def truncate(self, offset: int, sha256: str | None = None) -> None:
         """Nothing to drop."""
 
 
@@ -125,16 +174,10 @@ def read_metrics(path: Path | str) -> list[dict[str, Any]]:
     Raises:
         RunDamaged: Another line is not a row; the message has its number.
     """
-    path = Path(path)
-    with storage_errors("read", path):
+    path, rows = Path(path), []
+    for number, line in enumerate(read_lines(path), start=1):
         try:
-            data = path.read_bytes()
-        except FileNotFoundError:
-            return []
-    rows = []
-    for number, line in enumerate(data.split(b"\n")[:-1], start=1):
-        try:
-            row = decode(line)
+            row = restore_non_finite(from_json(line))
         except ValueError as error:
             raise RunDamaged(f"line {number} of {path} is not JSON ({error})") from error
         if not isinstance(row, dict):

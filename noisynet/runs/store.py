@@ -4,25 +4,31 @@ from __future__ import annotations
 
 import os
 import shutil
-import socket
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Final, Literal, get_args
+from typing import Any, Final, get_args
 
 from noisynet.runs.encoding import decode, encode, flatten
 from noisynet.runs.files import (
-    RunDamaged,
     RunError,
+    open_folder,
+    remove_file,
     remove_temporaries,
     storage_errors,
     write_atomically,
 )
-from noisynet.runs.lock import Owner, RunLock, read_owner, signature_path
-
-RunStatus = Literal["running", "interrupted", "finished", "failed"]
+from noisynet.runs.lock import RunLock, is_held, read_owner, signature_path
+from noisynet.runs.reading import (
+    Owner,
+    RunStatus,
+    StoredStatus,
+    encode_object,
+    read_object,
+    validate,
+)
 
 CHANGEABLE_SETTINGS: Final = ("frames", "threads")
 """Settings that a resumed run may change. All others are part of its identity."""
@@ -55,10 +61,13 @@ class RunMismatch(RunError):  # noqa: N818 - says what happened
 
 
 class RunFolder:
-    """The files of one run. The constructor does not access the disk."""
+    """The files of one run.
+
+    The folder itself may be given by a link. Below it, nothing is read or written through links.
+    """
 
     def __init__(self, path: Path | str) -> None:
-        self.path = Path(path)
+        self.path = Path(path).resolve() if Path(path).is_symlink() else Path(path)
         self.config_path = self.path / "config.json"
         self.metrics_path = self.path / "metrics.jsonl"
         self.timing_path = self.path / "timing.jsonl"
@@ -68,6 +77,7 @@ class RunFolder:
         self.checkpoints_path = self.path / "checkpoints"
         self._is_new = False
         self._made: list[Path] = []
+        self._lock: RunLock | None = None
 
     @classmethod
     def create_or_open(
@@ -93,14 +103,17 @@ class RunFolder:
         with storage_errors("make the run folder", folder.path):
             folder._made = [p for p in (folder.path, *folder.path.parents) if not p.exists()]
             folder.path.mkdir(parents=True, exist_ok=True)
-            if not folder.config_path.exists():
+            if not os.path.lexists(folder.config_path):
                 folder._check_no_foreign_files()
                 with folder.lock():  # two processes may start the same run
-                    if not folder.config_path.exists():
+                    if not os.path.lexists(folder.config_path):
                         folder.write_config(config)
                         folder._is_new = True
             for inner in (folder.traces_path, folder.checkpoints_path):
-                inner.mkdir(exist_ok=True)
+                with suppress(FileExistsError):
+                    inner.mkdir()
+                with open_folder(inner):
+                    pass  # a folder, and not a link to one
         _check_identity(folder, config, must_match)
         return folder
 
@@ -115,27 +128,23 @@ class RunFolder:
             return
         # config.json first, the lock last: another process finds a locked folder or no run.
         lock = self.path / _LOCK_NAME
-        others = [entry for entry in self.path.iterdir() if entry not in (self.config_path, lock)]
-        for entry in (self.config_path, *others, lock):
-            if entry.is_dir():
-                shutil.rmtree(entry, ignore_errors=True)
-            else:
-                with suppress(OSError):
-                    entry.unlink()
+        files = (self.status_path, self.metrics_path, self.timing_path, signature_path(lock), lock)
+        with suppress(OSError):
+            remove_file(self.config_path)
+        for made in (self.traces_path, self.checkpoints_path, self.replay_path):
+            shutil.rmtree(made, ignore_errors=True)  # does not follow links
+        for path in files:
+            with suppress(OSError):
+                remove_file(path)
         for folder in self._made:  # innermost first
             with suppress(OSError):  # not empty: it holds another run by now
                 folder.rmdir()
 
     def read_config(self) -> dict[str, Any]:
         """Return the settings in config.json."""
-        config = _read_object(self.config_path)
+        config = read_object(self.config_path)
         config.pop(_MADE_BY, None)
         return config
-
-    def read_made_by(self) -> list[dict[str, Any]]:
-        """Return what the run was made by: versions, machine and device; one entry per change."""
-        found: list[dict[str, Any]] = _read_object(self.config_path).get(_MADE_BY, [])
-        return found
 
     def write_config(
         self, config: Mapping[str, Any], *, made_by: Mapping[str, Any] | None = None
@@ -146,42 +155,43 @@ class RunFolder:
             config: settings of the run.
             made_by: versions, machine and device of this process; added to those of earlier ones.
         """
-        stored = _read_object(self.config_path) if self.config_path.exists() else None
+        stored = read_object(self.config_path) if self.config_path.exists() else None
         makers = list((stored or {}).get(_MADE_BY, []))
         if made_by is not None and dict(made_by) not in makers[-1:]:
             makers.append(dict(made_by))
         given = {**config, _MADE_BY: makers} if makers else dict(config)
         if given != stored:
-            write_atomically(self.config_path, encode(given, indent=2) + b"\n")
+            self.check_lock()
+            write_atomically(self.config_path, encode_object(given))
 
     def lock(self) -> RunLock:
-        """Take the folder's lock, or raise `RunLocked` at once."""
-        lock = RunLock(self.path / _LOCK_NAME)
+        """Take the folder's lock, or raise `RunLocked` in a tenth of a second."""
+        self._lock = RunLock(self.path / _LOCK_NAME)
         remove_temporaries(self.path)
         remove_temporaries(self.traces_path)
-        return lock
+        return self._lock
+
+    def check_lock(self) -> None:
+        """Raise `RunLocked` if this process has lost the lock that it took with `lock`."""
+        if self._lock is not None:
+            self._lock.check()
 
     def holder(self) -> Owner | None:
-        """Return the owner of the lock, as far as is known without taking the lock.
-
-        An owner on this host that has died is not returned; one on another host always is.
-        """
-        owner = read_owner(self.path / _LOCK_NAME)
-        if owner is not None and owner.host == socket.gethostname():
-            try:
-                os.kill(owner.pid, 0)
-            except ProcessLookupError:
-                return None
-            except PermissionError:  # another user's process: alive
-                return owner
-        return owner
+        """Return the process that holds the lock now; None if none does, or it is not known."""
+        path = self.path / _LOCK_NAME
+        owner = read_owner(path)
+        return owner if owner is not None and is_held(path, owner) else None
 
     def read_status(self) -> dict[str, Any] | None:
         """Return what `write_status` wrote last; None if it never did.
 
         The status of a killed run stays "running"; `holder` tells whether it is.
         """
-        return _read_object(self.status_path) if self.status_path.exists() else None
+        if not os.path.lexists(self.status_path):
+            return None
+        status = read_object(self.status_path)
+        validate(StoredStatus, status, self.status_path)
+        return status
 
     def write_status(self, state: RunStatus, **fields: Any) -> None:
         """Replace status.json by `state`, the time as `updated`, and `fields`."""
@@ -189,7 +199,8 @@ class RunFolder:
             raise ValueError(f"state must be one of {get_args(RunStatus)}, got {state!r}")
         updated = datetime.now(UTC).isoformat(timespec="seconds")
         status = {"state": state, "updated": updated, **fields}
-        write_atomically(self.status_path, encode(status, indent=2) + b"\n")
+        self.check_lock()
+        write_atomically(self.status_path, encode_object(status))
 
     def _check_no_foreign_files(self) -> None:
         """Raise `RunMismatch` if the folder has files: it has no config.json, so it is no run."""
@@ -200,18 +211,6 @@ class RunFolder:
                 f"{self.path} has {len(foreign)} entries ({', '.join(foreign[:3])} …) but no "
                 "config.json, so it is not a run folder; choose another --out or --name"
             )
-
-
-def _read_object(path: Path) -> dict[str, Any]:
-    with storage_errors("read", path):
-        data = path.read_bytes()
-    try:
-        value = decode(data)
-    except ValueError as error:
-        raise RunDamaged(f"{path} is not JSON ({error}); restore it from a backup") from error
-    if not isinstance(value, dict):
-        raise RunDamaged(f"{path} is a JSON {type(value).__name__}, not an object; move it away")
-    return value
 
 
 def find_run_folders(path: Path) -> Iterator[Path]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
@@ -19,7 +19,8 @@ from noisynet.envs import (
     screen_options,
 )
 from noisynet.evaluation import Stacks, counted, evaluate, make_configured_environment
-from noisynet.runs import RunError, RunFolder, Trace, list_traces, read_metrics, read_traces
+from noisynet.runs import RunError, RunFolder, Trace, list_traces, read_traces
+from noisynet.runs.reading import EvaluationRow, read_rows
 from noisynet.watch.value_sampling import SampledValues, make_sampler
 
 Noise: TypeAlias = Literal["on", "off"]
@@ -81,13 +82,17 @@ def choose_trace(folder: RunFolder, episode: str | int, noise: Noise) -> tuple[T
             f"{folder.path} has no traced evaluation with noise {noise}; this episode was played "
             f"with noise {files[0].noise}"
         )
-    if episode == "best":
+    evaluations, _ = read_rows(folder.metrics_path, 1, 0)
+    rows = {(row.frames, row.noise): row for row in evaluations}
+    traces = []
+    for file in chosen if episode == "best" else chosen[-1:]:
+        row = rows.get((file.evaluation, file.noise))
+        traces += read_traces(file.path, row.traces if row else None)
+    if number is None:
         # The score of an episode truncated by the end of the evaluation is not comparable.
-        traces = _completed([trace for file in chosen for trace in read_traces(file.path)], folder)
+        traces = _completed(traces, rows)
+    if episode == "best":
         traces.sort(key=lambda trace: (trace.score, trace.evaluation))
-    else:
-        traces = read_traces(chosen[-1].path)
-        traces = _completed(traces, folder) if episode == "last" else traces
     if number is not None:
         known = [trace.episode for trace in traces]
         traces = [trace for trace in traces if trace.episode == number]
@@ -130,14 +135,10 @@ def play_episode(
     return result.traces[0]
 
 
-def _completed(traces: list[Trace], folder: RunFolder) -> list[Trace]:
+def _completed(traces: list[Trace], rows: Mapping[tuple[int, Noise], EvaluationRow]) -> list[Trace]:
     """The completed episodes; the truncated ones if there are no others."""
     # Old traces do not have the flag, but the rows of their evaluations do.
-    truncated = {
-        (row["frames"], row["noise"])
-        for row in read_metrics(folder.metrics_path)
-        if row.get("kind") == "evaluation" and not row["completed"]
-    }
+    truncated = {key for key, row in rows.items() if not row.completed}
     completed = [trace for trace in traces if (trace.evaluation, trace.noise) not in truncated]
     return counted(completed or traces)
 

@@ -49,3 +49,12 @@ def test_an_error_is_printed_line_by_line_and_exits(
         fail("one\ntwo", code)
     assert caught.value.exit_code == code
     assert tuple(capsys.readouterr()) == ("", "noisynet: one\nnoisynet: two\n")
+
+
+def test_what_a_terminal_would_act_on_is_shown_escaped(capsys: pytest.CaptureFixture[str]) -> None:
+    show("a\x1b[31mred\u202e\udcff\nb\té")
+    show_table(("name", "state"), [["x\x07\ny", "z"]])
+    say("\x9b2J")
+    shown = capsys.readouterr()
+    assert shown.out == "a\\x1b[31mred\\u202e\\udcff\nb\té\nname      state\nx\\x07\\ny  z\n"
+    assert shown.err == "\\x9b2J\n"

@@ -133,3 +133,17 @@ def test_watch_plays_a_new_episode_and_writes_a_gif(
     assert ended.exit_code == 0, ended.output
     assert "4 pictures" in ended.output
     assert video.read_bytes().startswith(b"GIF89a")
+
+
+def test_show_verifies_every_file_of_a_run(trained: tuple[Path, str], tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    shutil.copytree(trained[0], run)
+    ended = invoke("show", str(run), "--verify")
+    assert ended.exit_code == 0, ended.output
+    assert re.fullmatch(rf"\d+ files of {run} are intact\n", ended.output)
+    trace = max((run / "traces").iterdir())
+    trace.write_bytes(trace.read_bytes()[:-1])
+    ended = invoke("show", str(run), "--verify")
+    assert ended.exit_code == 1
+    assert f"damaged: {trace} is not an intact file of traces" in ended.output
+    assert re.search(rf"noisynet: 1 of \d+ files of {run} are damaged", ended.output)

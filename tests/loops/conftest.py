@@ -269,24 +269,5 @@ def remains(run: Path) -> dict[str, str]:
     found = {file.name: hashlib.sha256(file.read_bytes()).hexdigest() for file in files}
     loop = unseal(newest.read_bytes())["state"].get("loop")
     if loop and loop["replay"]:
-        found["replay"] = _replay_digest(run / "replay", loop["replay"]["store"])
+        found["replay"] = FrameStore.read(loop["replay"]["store"], run / "replay").digest()
     return found
-
-
-def _replay_digest(folder: Path, state: dict[str, Any]) -> str:
-    layout = state["layout"]
-    stack, n_step, envs = layout["stack"], layout["n_step"], layout["num_envs"]
-    store = FrameStore(
-        layout["window_rows"] * envs,
-        tuple(layout["frame_shape"]),
-        frame_dtype=layout["frame_dtype"],
-        num_actions=layout["num_actions"],
-        num_envs=envs,
-        stack=stack,
-        n_step=n_step,
-        slack_rows=max(0, layout["ring_rows"] - layout["window_rows"] - stack - n_step),
-        most_rows=layout["ring_rows"],
-        folder=folder,
-    )
-    store.restore(state)
-    return store.digest()

@@ -14,6 +14,7 @@ from loops.test_run import Messages
 from noisynet.config import Config, build_config
 from noisynet.loops import load_agent, open_run, open_run_folder, train, try_build
 from noisynet.runs import CheckpointMismatch, RunError, RunFolder, RunMismatch
+from noisynet.runs.reading import read_object
 from noisynet.runs.sealed import seal, unseal
 
 
@@ -183,11 +184,14 @@ def test_a_run_records_what_made_it_and_every_change(
     for _ in range(2):
         started_with(tmp_path / "run")
     folder = RunFolder(tmp_path / "run")
-    (made,) = folder.read_made_by()
+    (made,) = read_object(folder.config_path)["made_by"]
     assert made["device"] == "cpu"
     assert made["versions"]["torch"] == torch.__version__
     assert "made_by" not in folder.read_config()
     monkeypatch.setattr("platform.node", lambda: "another")
     started_with(tmp_path / "run", "frames=80")
-    assert [one["machine"] for one in folder.read_made_by()] == [made["machine"], "another"]
+    assert [one["machine"] for one in read_object(folder.config_path)["made_by"]] == [
+        made["machine"],
+        "another",
+    ]
     assert folder.read_config()["frames"] == 80

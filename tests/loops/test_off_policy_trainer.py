@@ -18,14 +18,23 @@ from loops.test_run import Messages
 from noisynet.agents import ValueAgent
 from noisynet.config import Config
 from noisynet.evaluation import make_configured_environment
-from noisynet.loops import OffPolicyLoop, open_run, open_run_folder, train
+from noisynet.loops import (
+    OffPolicyLoop,
+    load_agent,
+    off_policy_trainer,
+    open_run,
+    open_run_folder,
+    train,
+)
 from noisynet.loops.off_policy_trainer import (
     OffPolicyTrainer,
     restore_loop,
     snapshot_loop,
 )
 from noisynet.loops.run_log import RunLog
+from noisynet.replay import FrameStore
 from noisynet.runs import RunDamaged, RunFolder, read_metrics
+from noisynet.runs.checkpoint import read_states
 
 ENVIRONMENTS = ("deep_sea/4", "minatar/breakout", "gym/CartPole-v1")
 
@@ -260,7 +269,7 @@ def test_a_kill_before_or_while_the_replay_is_deleted_leaves_a_run_that_ends(
         raise Killed
 
     with monkeypatch.context() as patched:
-        patched.setattr(shutil, "rmtree", kill)
+        patched.setattr(off_policy_trainer, "delete_columns", kill)
         with pytest.raises(Killed):
             finish(tmp_path / "run", "frames=60")
     folder = RunFolder(tmp_path / "run")
@@ -272,12 +281,56 @@ def test_a_kill_before_or_while_the_replay_is_deleted_leaves_a_run_that_ends(
     assert (folder.read_status() or {})["state"] == "finished"
 
 
-def test_a_checkpoint_whose_replay_was_removed_is_refused(tmp_path: Path) -> None:
+def test_a_removed_replay_refills_and_the_run_says_so(tmp_path: Path) -> None:
     finish(tmp_path / "run", "frames=60", keep_replay=True)
     shutil.rmtree(tmp_path / "run" / "replay")
-    with pytest.raises(RunDamaged, match="replay does not exist: restore the replay"):
-        finish(tmp_path / "run", "frames=80")
-    assert not (tmp_path / "run" / "replay").exists()
+    assert "the replay was deleted" in " ".join(finish(tmp_path / "run", "frames=80"))
+
+
+def test_a_finished_run_without_its_newest_checkpoint_is_used_and_continued_from_the_older(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The older checkpoint refers to the replay, which was deleted at the end."""
+    settings = ["frames=60", "checkpoint_period_frames=15"]
+    finish(tmp_path / "run", *settings)
+    newest = max((tmp_path / "run" / "checkpoints").iterdir())
+    newest.write_bytes(newest.read_bytes()[:-1])
+    _, frames = load_agent(tmp_path / "run")
+    assert 0 < frames < 60
+    assert f"{newest} is damaged, an older checkpoint is used" in caplog.text
+    texts = " ".join(finish(tmp_path / "run", *settings))
+    assert f"checkpoint 60 is damaged and was renamed to {newest.name}.corrupt" in texts
+    assert f"resuming from frame {frames}" in texts
+    assert "the replay was deleted, as it is when a run finishes (no --keep-replay): it" in texts
+
+
+def test_rows_that_were_changed_lead_to_the_checkpoint_before(tmp_path: Path) -> None:
+    """The replay has room for what two checkpoints refer to."""
+    settings = ["checkpoint_period_frames=15", "replay.capacity_steps=30", "evaluation.frames=8"]
+    config = configure("frames=200", "evaluation.period_frames=1000", *settings)
+    for path in (tmp_path / "whole", tmp_path / "run"):
+        with (folder := open_run_folder(path, config)).lock():
+            stops = iter([False] * 126 + [True])
+            train(config, folder, stop=stops.__next__)
+    (_, newer), (older_path, older) = read_states(folder.checkpoints_path)
+    assert not isinstance(newer, str)
+    assert not isinstance(older, str)
+    newest, before = newer["loop"]["replay"]["store"], older["loop"]["replay"]["store"]
+    columns = FrameStore.read(newest, folder.replay_path)
+    assert newest["written"][0] > columns.ring_rows  # it has wrapped
+    assert newest["written"][0] > before["written"][0] + 1
+    with (folder.replay_path / "rewards.bin").open("r+b") as file:
+        file.seek(4 * columns.slot(0, before["written"][0]))
+        file.write(b"\x01")
+    messages = Messages()
+    with folder.lock():
+        train(config, folder, observers=[messages])
+    text = " ".join(messages.texts)
+    assert f"trying the checkpoint before, of step {int(older_path.stem)}" in text
+    assert "do not match their SHA-256" in text
+    with (whole := open_run_folder(tmp_path / "whole", config)).lock():
+        train(config, whole)
+    assert remains(tmp_path / "run") == remains(tmp_path / "whole")
 
 
 def test_rows_of_an_epsilon_greedy_agent_have_its_epsilon(tmp_path: Path) -> None:

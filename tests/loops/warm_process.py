@@ -26,11 +26,18 @@ FILE_EVENTS = ("open", "os.mkdir", "os.rename", "os.remove", "os.rmdir", "os.tru
 
 
 def _signal_at_files(number: int, text: str, moments: list[int]) -> None:
-    calls = 0
+    calls, folder = 0, ""
 
     def hook(event: str, arguments: tuple[Any, ...]) -> None:
-        nonlocal calls
-        if event in FILE_EVENTS and text in str(arguments[0]):
+        nonlocal calls, folder
+        if event not in FILE_EVENTS or isinstance(arguments[0], int):
+            return
+        path = str(arguments[0])
+        if event == "open" and arguments[2] & os.O_DIRECTORY:
+            folder = path
+        elif "/" not in path:  # relative to the folder that was opened just before
+            path = f"{folder}/{path}"
+        if text in path:
             calls += 1
             if calls in moments:
                 os.kill(os.getpid(), number)

@@ -115,7 +115,7 @@ def test_status_and_traces_on_a_full_disk_keep_what_was_there(small_disk: Path) 
     run.write_status("running", frames=1)
     actions = np.zeros(20_000, np.uint8)
     trace = Trace("atari/pong", 1, actions, 0.0, 0, 0, "on")
-    path = write_traces(run.traces_path, 0, [trace], noise="on")
+    path, _ = write_traces(run.traces_path, 0, [trace], noise="on")
     filler = _fill(small_disk, leave=0)
     with pytest.raises(StorageError, match=r"status\.json"):
         run.write_status("finished", frames=2)

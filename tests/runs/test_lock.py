@@ -7,12 +7,13 @@ import signal
 import socket
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 import noisynet
-from noisynet.runs import RunFolder, RunLocked
+from noisynet.runs import RunDamaged, RunFolder, RunLocked
 
 _ROOT = Path(noisynet.__file__).parents[1]
 
@@ -126,3 +127,50 @@ def test_an_error_under_the_lock_releases_it(tmp_path: Path) -> None:
     with pytest.raises(KeyError), run.lock():
         raise KeyError
     run.lock().release()
+
+
+def test_a_lock_whose_file_was_replaced_is_lost(tmp_path: Path) -> None:
+    run = _open(tmp_path / "run")
+    with run.lock() as lock:
+        lock.check()
+        (run.path / "run.lock").unlink()
+        with pytest.raises(RunLocked, match=r"run\.lock was deleted or replaced while this proc"):
+            lock.check()
+        with _open(run.path).lock() as second:
+            with pytest.raises(RunLocked):
+                run.write_status("running")
+            lock.release()  # the second one's owner file stays
+            assert run.holder() is not None
+            second.check()
+
+
+def test_an_owner_counts_by_its_start_time_or_by_the_lock(tmp_path: Path) -> None:
+    run = _open(tmp_path / "run")
+    with run.lock():
+        signed = (run.path / "run.owner").read_text()
+        owner = run.holder()
+        assert owner is not None
+        assert owner.started is not None
+        # Whatever the pid, the lock is held.
+        (run.path / "run.owner").write_text(signed.replace(str(os.getpid()), "1", 1))
+        assert run.holder() is not None
+    (run.path / "run.owner").write_text(signed)  # of a living process, which has released it
+    assert run.holder() is not None
+    for changed in (
+        signed.replace(owner.started, "another boot/1"),  # the pid is used again
+        signed.replace(socket.gethostname(), "another-machine"),
+        signed.replace(f'"pid":{os.getpid()}', '"pid":-1'),
+    ):
+        assert changed != signed
+        (run.path / "run.owner").write_text(changed)
+        assert run.holder() is None
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, lambda path: path.symlink_to("elsewhere"), Path.mkdir])
+def test_a_lock_that_is_no_file_is_refused(tmp_path: Path, make: Callable[[Path], object]) -> None:
+    run = _open(tmp_path / "run")
+    (run.path / "run.lock").unlink()
+    make(run.path / "run.lock")
+    with pytest.raises(RunDamaged, match=rf"expected a regular file at {run.path}/run\.lock, got"):
+        run.lock()
+    assert not (run.path / "elsewhere").exists()

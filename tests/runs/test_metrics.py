@@ -1,11 +1,14 @@
 from __future__ import annotations
 
+import hashlib
 import math
+import os
 from pathlib import Path
 
 import pytest
 
 from noisynet.runs.files import RunDamaged
+from noisynet.runs.lock import RunLocked
 from noisynet.runs.metrics import MetricsLog, NoMetrics, read_metrics
 
 
@@ -122,3 +125,54 @@ def test_the_log_of_training_in_memory_writes_nothing(
         assert log.offset() == 0
         log.truncate(0)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_the_digest_of_appended_rows_is_that_of_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "m.jsonl"
+    with MetricsLog(path) as log:
+        for row in range(5):
+            log.append({"row": row})
+            expected = hashlib.sha256(path.read_bytes()).hexdigest()
+            assert (log.digest().bytes, log.digest().sha256) == (path.stat().st_size, expected)
+        third = 3 * len('{"row":0}\n')
+        log.truncate(third)
+        assert log.digest().sha256 == hashlib.sha256(path.read_bytes()).hexdigest()
+        log.append({"row": "x" * 3_000_000})  # longer than what is read at once
+        last = log.digest()
+    with path.open("ab") as file:
+        file.write(b'{"unfinished"')
+    with MetricsLog(path) as log:
+        assert log.digest() == last
+
+
+def test_changed_rows_do_not_match_the_checkpoint_and_nothing_is_dropped(tmp_path: Path) -> None:
+    path = tmp_path / "m.jsonl"
+    with MetricsLog(path) as log:
+        log.append({"row": 0})
+        first = log.digest()
+        log.append({"row": 1})
+    path.write_bytes(changed := path.read_bytes().replace(b"0", b"7"))
+    with MetricsLog(path) as log:
+        with pytest.raises(RunDamaged, match=r"the first 10 bytes of .* rows were changed"):
+            log.truncate(first.bytes, first.sha256)
+        assert path.read_bytes() == changed
+        log.truncate(first.bytes)  # checkpoints of earlier versions have no digest
+
+
+def test_a_process_that_must_not_write_any_more_is_stopped_before_it_does(tmp_path: Path) -> None:
+    def refuse() -> None:
+        raise RunLocked("lost")
+
+    with MetricsLog(tmp_path / "m.jsonl", refuse) as log:
+        with pytest.raises(RunLocked):
+            log.append({"row": 1})
+        with pytest.raises(RunLocked):
+            log.truncate(0)
+    assert (tmp_path / "m.jsonl").read_bytes() == b""
+
+
+def test_a_file_without_line_ends_is_damaged(tmp_path: Path) -> None:
+    (tmp_path / "m.jsonl").touch()
+    os.truncate(tmp_path / "m.jsonl", 1 << 40)
+    with pytest.raises(RunDamaged, match="no line end after byte 0"):
+        MetricsLog(tmp_path / "m.jsonl")

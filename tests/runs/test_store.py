@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -60,14 +61,14 @@ def test_a_removed_folder_loses_its_config_first_and_its_lock_last(
     """Another process finds a locked folder or no run, never an incomplete one."""
     folder = _open(tmp_path / "run")
     gone: list[str] = []
-    unlink = Path.unlink
+    unlink = os.unlink
 
-    def recorded_unlink(path: Path) -> None:
-        gone.append(path.name)
-        unlink(path)
+    def recorded_unlink(path: str, *, dir_fd: int | None = None) -> None:
+        gone.append(path)
+        unlink(path, dir_fd=dir_fd)
 
     with folder.lock():
-        monkeypatch.setattr(Path, "unlink", recorded_unlink)
+        monkeypatch.setattr(os, "unlink", recorded_unlink)
         folder.remove_if_unused()
     assert gone[0] == "config.json"
     assert gone[-1].endswith(".lock")

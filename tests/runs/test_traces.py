@@ -9,8 +9,9 @@ import pytest
 from safetensors.numpy import save
 
 from noisynet.runs.files import RunDamaged, StorageError
+from noisynet.runs.reading import Noise
 from noisynet.runs.sealed import seal, unseal
-from noisynet.runs.traces import Noise, Trace, list_traces, read_traces, write_traces
+from noisynet.runs.traces import Trace, list_traces, read_traces, write_traces
 
 
 def _trace(episode: int, length: int, noise: Noise = "on", score: float = 1.5) -> Trace:
@@ -27,7 +28,7 @@ def _same(a: Trace, b: Trace) -> bool:
 
 def test_round_trip(tmp_path: Path) -> None:
     traces = [_trace(0, 27_000), _trace(1, 0), _trace(2, 1, score=float("-inf"))]
-    path = write_traces(tmp_path / "traces", 4000, traces, noise="on")
+    path, _ = write_traces(tmp_path / "traces", 4000, traces, noise="on")
     assert path.name == "000000004000-on.safetensors"
     read = read_traces(path)
     assert len(read) == 3
@@ -38,18 +39,18 @@ def test_round_trip(tmp_path: Path) -> None:
 def test_more_actions_than_a_byte_can_number_take_two_bytes(tmp_path: Path) -> None:
     actions = np.array([0, 255, 256, 40_000], np.uint16)
     wide = dataclasses.replace(_trace(0, 1), actions=actions)
-    (read,) = read_traces(write_traces(tmp_path, 4000, [wide], noise="on"))
+    (read,) = read_traces(write_traces(tmp_path, 4000, [wide], noise="on")[0])
     assert _same(read, wide)
 
 
 def test_an_unfinished_episode_is_marked(tmp_path: Path) -> None:
     traces = [_trace(0, 5), dataclasses.replace(_trace(1, 3), finished=False)]
-    read = read_traces(write_traces(tmp_path, 4000, traces, noise="on"))
+    read = read_traces(write_traces(tmp_path, 4000, traces, noise="on")[0])
     assert [trace.finished for trace in read] == [True, False]
 
 
 def test_files_of_another_format_are_rejected(tmp_path: Path) -> None:
-    path = write_traces(tmp_path, 0, [], noise="off")
+    path, _ = write_traces(tmp_path, 0, [], noise="off")
     header = unseal(path.read_bytes()) | {"format": 4}
     path.write_bytes(seal(save, {"actions": np.empty(0, np.uint8)}, header))
     with pytest.raises(RunDamaged, match="format 4; this version reads format 3"):
@@ -57,14 +58,14 @@ def test_files_of_another_format_are_rejected(tmp_path: Path) -> None:
 
 
 def test_an_evaluation_without_an_episode(tmp_path: Path) -> None:
-    assert read_traces(write_traces(tmp_path, 0, [], noise="off")) == []
+    assert read_traces(write_traces(tmp_path, 0, [], noise="off")[0]) == []
 
 
 def test_writing_again_gives_the_same_bytes(tmp_path: Path) -> None:
-    path = write_traces(tmp_path, 4000, [_trace(0, 9)], noise="on")
+    path, _ = write_traces(tmp_path, 4000, [_trace(0, 9)], noise="on")
     before = path.read_bytes()
     path.unlink()
-    assert write_traces(tmp_path, 4000, [_trace(0, 9)], noise="on").read_bytes() == before
+    assert write_traces(tmp_path, 4000, [_trace(0, 9)], noise="on")[0].read_bytes() == before
 
 
 def test_listing_is_by_evaluation_and_ignores_other_files(tmp_path: Path) -> None:
@@ -94,7 +95,7 @@ def test_actions_must_fit_a_byte() -> None:
 
 def test_every_kind_of_damage_is_detected(tmp_path: Path) -> None:
     traces = [_trace(0, 40), _trace(1, 7)]
-    path = write_traces(tmp_path, 4000, traces, noise="on")
+    path, _ = write_traces(tmp_path, 4000, traces, noise="on")
     whole = path.read_bytes()
     stream = random.Random(5)
     damaged = [b"", whole[:-1], whole[:8], whole + b"\0"]

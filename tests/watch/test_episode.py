@@ -69,7 +69,7 @@ def test_episodes_are_chosen_by_name_or_number(
 def test_an_episode_of_an_incomplete_evaluation_is_not_the_best(evaluated: RunFolder) -> None:
     with MetricsLog(evaluated.metrics_path) as metrics:
         row = {"kind": "evaluation", "frames": 10, "noise": "on", "completed": False}
-        metrics.append(row)
+        metrics.append({**row, "score": 9.0})
     trace, _ = choose_trace(evaluated, "best", "on")
     assert (trace.evaluation, trace.episode) == (20, 1)
 

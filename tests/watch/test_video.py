@@ -215,6 +215,7 @@ def altered_copy(run: Path, tmp_path: Path, **changes: Any) -> Path:
     for file in list_traces(copy / "traces"):
         file.path.unlink()
     write_traces(copy / "traces", trace.evaluation, [trace], noise="on")
+    (copy / "metrics.jsonl").unlink()  # has the SHA-256 of the traces that were played
     return copy
 
 
