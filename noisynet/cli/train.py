@@ -112,7 +112,7 @@ def train(
         received = stop.signal or signal.SIGINT
         say(f"interrupted at frame {outcome.frames:,} and saved; the same command resumes it")
         raise typer.Exit(128 + received)
-    say(f"finished: {outcome.frames:,} frames, score {outcome.score:.2f}, in {folder.path}")
+    say(f"finished: {outcome.frames:,} frames, score {outcome.score:.2f}, in {folder.given}")
 
 
 def _trackers(wanted: Sequence[str]) -> list[Tracker]:

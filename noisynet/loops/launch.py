@@ -138,7 +138,7 @@ def _description(trainer: Trainer, folder: RunFolder) -> str:
     return (
         f"{config.agent} on {config.environment}: device {agent.device}, compute {compute}, "
         f"{threads} thread{'' if threads == 1 else 's'}, {config.frames:,} frames, in "
-        f"{folder.path}, {format_bytes(trainer.disk_bytes)} on disk"
+        f"{folder.given}, {format_bytes(trainer.disk_bytes)} on disk"
     )
 
 

@@ -107,7 +107,8 @@ class RunLock:
             with suppress(OSError, RunError):  # the lock is lost, or the disk full or read-only
                 self.check()
                 remove_file(signature_path(self.path))
-            self._lock.release()
+            with suppress(OSError):  # an environment has closed the file, which released it
+                self._lock.release()
 
     def __enter__(self) -> Self:
         return self

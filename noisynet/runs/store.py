@@ -64,10 +64,15 @@ class RunFolder:
     """The files of one run.
 
     The folder itself may be given by a link. Below it, nothing is read or written through links.
+
+    Attributes:
+        given: as it was given, for messages.
+        path: absolute, so that an environment may change the current folder.
     """
 
     def __init__(self, path: Path | str) -> None:
-        self.path = Path(path).resolve() if Path(path).is_symlink() else Path(path)
+        self.given = Path(path)
+        self.path = self.given.resolve() if self.given.is_symlink() else self.given.absolute()
         self.config_path = self.path / "config.json"
         self.metrics_path = self.path / "metrics.jsonl"
         self.timing_path = self.path / "timing.jsonl"
@@ -145,6 +150,11 @@ class RunFolder:
         config = read_object(self.config_path)
         config.pop(_MADE_BY, None)
         return config
+
+    def read_made_by(self) -> list[dict[str, Any]]:
+        """Return versions, machine and device of every process that has trained the run."""
+        makers: list[dict[str, Any]] = read_object(self.config_path).get(_MADE_BY, [])
+        return makers
 
     def write_config(
         self, config: Mapping[str, Any], *, made_by: Mapping[str, Any] | None = None

@@ -34,6 +34,7 @@ def options(**changes: Any) -> Options:
         threshold=np.float32(1),
         trunk_gradient_scale=np.float32(1),
         max_gradient_norm=np.inf,
+        norm_period_updates=100,
         adam=True,
         learning_rate=1e-3,
         decay=0.95,

@@ -91,6 +91,14 @@ def test_a_run_whose_process_the_environment_ends_can_go_on(bed: Bed) -> None:
     bed.assert_it_resumes_bit_for_bit("segfault")
 
 
+def test_a_run_whose_files_the_environment_closes_ends_and_can_go_on(bed: Bed) -> None:
+    ended = bed.bench.run(bed.command("close"))
+    assert ended.status == 1
+    assert "Bad file descriptor" in ended.said
+    assert "Traceback" not in ended.said
+    bed.assert_it_resumes_bit_for_bit("close")
+
+
 def test_an_environment_that_ignores_signals_does_not_keep_a_run_from_stopping(bed: Bed) -> None:
     ended = bed.bench.run(bed.command("signals"), (ACT, 200), signal.SIGTERM)
     assert ended.status == 128 + signal.SIGTERM, ended.said

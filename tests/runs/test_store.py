@@ -187,3 +187,13 @@ def test_configurations_are_compared_by_dotted_key() -> None:
         Difference("learning.discount", "0.9", "0.99"),
         Difference("old", "True", "nothing"),
     ]
+
+
+def test_a_run_folder_does_not_depend_on_the_current_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    folder = RunFolder("run")
+    monkeypatch.chdir("/")
+    assert folder.given == Path("run")
+    assert folder.metrics_path == tmp_path / "run" / "metrics.jsonl"
