@@ -249,6 +249,7 @@ def _map_file(path: Path, size: int, exists: bool) -> mmap.mmap:
             os.ftruncate(descriptor, size)
         if hasattr(os, "posix_fallocate"):  # macOS has none
             os.posix_fallocate(descriptor, 0, size)
+        os.fsync(descriptor)  # the length is on the disk before layout.json says it
         return mmap.mmap(descriptor, size)
     finally:
         os.close(descriptor)

@@ -67,10 +67,10 @@ def storage_errors(doing: str, path: Path) -> Iterator[None]:
         raise failure from error
 
 
-# The names that `write_atomically` gives to unfinished files of a run.
-_TEMPORARY: Final = re.compile(
+TEMPORARY: Final = re.compile(
     r"\.(config\.json|status\.json|layout\.json|run\.owner|\d{12,}(-on|-off)?\.safetensors)\.tmp-\d+"
 )
+"""The names that `write_atomically` gives to unfinished files of a run."""
 _WRITES: Final = os.O_WRONLY | os.O_RDWR
 # Opening what is no regular file fails with one of these, or succeeds and shows in `fstat`.
 _NOT_A_FILE: Final = (errno.ELOOP, errno.ENXIO, errno.ENODEV, errno.EISDIR, errno.ENOTDIR)
@@ -178,7 +178,7 @@ def remove_temporaries(folder: Path) -> None:
     Call this only with the run's lock: another process may still be writing.
     """
     with storage_errors("clear up", folder):
-        for name in filter(_TEMPORARY.fullmatch, list_folder(folder)):
+        for name in filter(TEMPORARY.fullmatch, list_folder(folder)):
             with suppress(OSError):
                 remove_file(folder / name)
 

@@ -13,6 +13,7 @@ from typing import Any, Final, get_args
 
 from noisynet.runs.encoding import decode, encode, flatten
 from noisynet.runs.files import (
+    TEMPORARY,
     RunError,
     open_folder,
     remove_file,
@@ -108,6 +109,9 @@ class RunFolder:
         with storage_errors("make the run folder", folder.path):
             folder._made = [p for p in (folder.path, *folder.path.parents) if not p.exists()]
             folder.path.mkdir(parents=True, exist_ok=True)
+            for made in reversed(folder._made):
+                with open_folder(made.parent.resolve()) as parent:
+                    os.fsync(parent)  # a new folder is durable only after this
             if not os.path.lexists(folder.config_path):
                 folder._check_no_foreign_files()
                 with folder.lock():  # two processes may start the same run
@@ -214,8 +218,9 @@ class RunFolder:
 
     def _check_no_foreign_files(self) -> None:
         """Raise `RunMismatch` if the folder has files: it has no config.json, so it is no run."""
-        ours = (_LOCK_NAME, signature_path(Path(_LOCK_NAME)).name, f".{self.config_path.name}.tmp-")
-        foreign = sorted(p.name for p in self.path.iterdir() if not p.name.startswith(ours))
+        ours = {_LOCK_NAME, signature_path(Path(_LOCK_NAME)).name}
+        names = {path.name for path in self.path.iterdir()} - ours
+        foreign = sorted(name for name in names if not TEMPORARY.fullmatch(name))
         if foreign:
             raise RunMismatch(
                 f"{self.path} has {len(foreign)} entries ({', '.join(foreign[:3])} …) but no "
