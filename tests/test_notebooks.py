@@ -38,7 +38,12 @@ NOTEBOOKS = (
     Notebook(
         "train_and_watch",
         ("av", "gymnasium", "matplotlib", "pygame"),
-        {"10_000": "1_000", "2_500": "500", "episodes=20": "episodes=2", "max_steps=50": "max_steps=5"},
+        {
+            "10_000": "1_000",
+            "2_500": "1_000, 'evaluation.frames': 200",
+            "episodes=20": "episodes=2",
+            "max_steps=50": "max_steps=5",
+        },
         ("Agent('noisynet-dqn', 'gym/CartPole-v1', steps=0)", "episodes with noise)", "image/gif"),
         ("cartpole.safetensors", "game.gif"),
     ),
