@@ -50,7 +50,7 @@ NOTEBOOKS = (
     Notebook(
         "sweep_to_report",
         ("matplotlib", "scipy", "jinja2"),
-        {"seeds = 3": "seeds = 1", "4_000": "400", '"deep_sea/5", "deep_sea/10"': '"deep_sea/5"'},
+        {"seeds = 3": "seeds = 1", "4_000": "600", '"deep_sea/5", "deep_sea/10"': '"deep_sea/5"'},
         ("runs done", "Table 3: raw scores", "NoisyNet against its baseline", "image/png"),
         ("plan.toml", "report", "runs"),
     ),

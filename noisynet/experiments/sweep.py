@@ -98,7 +98,8 @@ def run_sweep(
     if dry_run:
         return make_dry_run(plan, cores=available_cores(), jobs=jobs)
     options = options or ProcessOptions()
-    with Display(console or SweepConsole(stderr=True)) as display:
+    # Lines in notebooks, too: rich would make a display of each.
+    with Display(console or SweepConsole(stderr=True, force_jupyter=False)) as display:
         if on == "ray":
             from noisynet.experiments.ray_runner import RayRunner
 
