@@ -107,6 +107,9 @@ def test_a_notebook_runs_and_shows_what_it_says(
     outputs = outputs_of(document)
     assert not [text for text in notebook.texts if text not in outputs]
     assert tuple(sorted(path.name for path in tmp_path.iterdir())) == notebook.files
+    # Progress is plain text: rich would make a display of HTML of every line.
+    displays = [output.get("data", {}) for cell in code_cells(document) for output in cell.outputs]
+    assert not [display for display in displays if "text/html" in display]
 
 
 @each_notebook

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -98,8 +99,7 @@ def run_sweep(
     if dry_run:
         return make_dry_run(plan, cores=available_cores(), jobs=jobs)
     options = options or ProcessOptions()
-    # Lines in notebooks, too: rich would make a display of each.
-    with Display(console or SweepConsole(stderr=True, force_jupyter=False)) as display:
+    with Display(console or _standard_error()) as display:
         if on == "ray":
             from noisynet.experiments.ray_runner import RayRunner
 
@@ -115,6 +115,11 @@ def run_sweep(
         if job.state is JobState.FAILED
     )
     return SweepSummary(plan.name, len(plan.specs), done, failures, stop.signal)
+
+
+def _standard_error() -> Console:
+    """Standard error, as a terminal only if it is one: Jupyter pretends to be (FORCE_COLOR)."""
+    return SweepConsole(stderr=True, force_jupyter=False, force_terminal=sys.stderr.isatty())
 
 
 def _wrong_options(on: str, address: str | None, jobs: int | None) -> list[str]:
