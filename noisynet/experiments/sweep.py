@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import sys
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -106,7 +107,7 @@ def run_sweep(
     if dry_run:
         return make_dry_run(plan, cores=available_cores(), jobs=jobs)
     with ExitStack() as stack:
-        display = stack.enter_context(Display(console or SweepConsole(stderr=True)))
+        display = stack.enter_context(Display(console or _standard_error()))
         studies: list[Study] = []
         if plan.search is not None:
             from noisynet.experiments.search import open_studies
@@ -128,6 +129,11 @@ def run_sweep(
         if job.state is JobState.FAILED
     )
     return SweepSummary(plan.name, len(runner.jobs), done, failures, stop.signal, found)
+
+
+def _standard_error() -> Console:
+    """Standard error, as a terminal only if it is one: Jupyter pretends to be (FORCE_COLOR)."""
+    return SweepConsole(stderr=True, force_jupyter=False, force_terminal=sys.stderr.isatty())
 
 
 def _wrong_options(on: str, address: str | None, jobs: int | None) -> list[str]:
