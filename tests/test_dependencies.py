@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parent.parent
-BUNDLES = ("all", "dev")
+BUNDLES = ("all", "dev", "docs")
 
 
 def normalised(name: str) -> str:
