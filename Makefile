@@ -41,6 +41,7 @@ constraints: ## constraints.txt, with what is new in pyproject.toml; make constr
 		f"Python {p.python_version()} on {p.system()} {p.machine()}; the Makefile installs these versions.")' >build/constraints.txt
 	build/constraints/bin/python -m pip freeze --exclude-editable | sed 's/+[a-z0-9.]*$$//' >>build/constraints.txt
 	mv build/constraints.txt constraints.txt
+	rm -rf build/constraints
 
 # SB3, PFRL, TIANSHOU, TORCHRL, JAX and AGILERL: Python interpreters that have these libraries; CLEANRL: a checkout.
 # Without them the committed results are kept. BEFORE: a checkout of another version, which takes part. See benchmarks/README.md.

@@ -1,7 +1,7 @@
 """The wheel and the sdist: what is inside, what an index shows, and that an installed wheel runs.
 
-`make package` names the files in NOISYNET_DIST and the interpreters in NOISYNET_PYTHONS; without these
-the package is built here and installed for this interpreter.
+`make package` names the files in NOISYNET_DIST and the interpreters in NOISYNET_PYTHONS; without
+these the package is built here and installed for this interpreter.
 """
 
 from __future__ import annotations
