@@ -26,7 +26,7 @@ from noisynet.loops.off_policy_trainer import snapshot_loop
 from noisynet.replay import FrameStore
 from noisynet.runs import Trace
 
-FIXED = ("network.hidden=[8]", "learning.starts_steps=32")
+FIXED = ("network.hidden=[8]", "learning.starts_steps=32", "learning.batch_size=32")
 MODES: tuple[Literal["on", "off"], ...] = ("on", "off")
 
 

@@ -158,10 +158,12 @@ class FusedUpdate:
         arguments = (self.settings, self.networks, self.optimiser, self.streams)
         return FusedUpdate(*copy.deepcopy(arguments, memo))
 
-    def reload(self) -> None:
+    def reload(self, updates: int = 0) -> None:
         """Make averages and noise views of one vector each again, with their current values."""
         parameters = list(self.networks.online.parameters())
         first, second, self._steps = _flat_averages(self.optimiser, parameters)
+        if not self._options.adam:  # RMSProp's state has no number of steps
+            self._steps += updates
         self._trained = Trained(self._theta, self._gradient, first, second)
         self._noise = {role: _FlatNoise(network) for role, network in self.networks.items().items()}
 

@@ -90,8 +90,12 @@ class Update(Protocol):
         A loss that is not finite is returned, and changes nothing.
         """
 
-    def reload(self) -> None:
-        """Take note that weights, optimiser state or held noise were replaced from outside."""
+    def reload(self, updates: int = 0) -> None:
+        """Take note that weights, optimiser state or held noise were replaced from outside.
+
+        Args:
+            updates: how many updates they have had.
+        """
 
 
 @dataclass(frozen=True)

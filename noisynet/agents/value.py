@@ -197,7 +197,7 @@ class ValueAgent:
             stream.set_state(tensors[f"stream.{role}"])
         self.updates, self._redraw_due = state["updates"], state["redraw_due"]
         self.explore.bit_generator.state = state["explore"]
-        self.update.reload()
+        self.update.reload(self.updates)
 
 
 class PlainUpdate:
@@ -301,7 +301,7 @@ class PlainUpdate:
         q = losses.categorical_mean(logits.detach(), target.atoms).mean()
         return loss, losses.kl_divergence(projected, logits.detach()), q
 
-    def reload(self) -> None:
+    def reload(self, updates: int = 0) -> None:
         """Nothing to do: weights, optimiser state and noise are read where they are."""
 
 

@@ -103,7 +103,7 @@ _CLASSIC: Final[dict[str, Any]] = {
     "checkpoint_period_frames": 10_000,
     "log_period_steps": 500,
 }
-# Found for noisynet-dqn by `noisynet sweep results/search-cartpole/plan.toml`.
+# Found for noisynet-dqn by `noisynet sweep results/searches/cartpole/plan.toml`.
 _CARTPOLE: Final[dict[str, Any]] = {
     "optimiser.learning_rate": 2.63e-3,
     "learning.loss": "squared",

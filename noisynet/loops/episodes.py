@@ -16,6 +16,10 @@ from noisynet.evaluation import Stacks
 from noisynet.runs import RunDamaged
 
 
+class NotReproduced(RunDamaged):
+    """An environment does not repeat its episode: the fault is not in the run's files."""
+
+
 @dataclass(frozen=True)
 class FinishedEpisode:
     """An episode that has ended."""
@@ -118,7 +122,7 @@ class Episodes:
         """Load what `tensors` and `state` returned, and replay the running episodes.
 
         Raises:
-            RunDamaged: the environments do not show the same observations.
+            NotReproduced: the environments do not show the same observations.
         """
         self.running = [
             RunningEpisode(e["number"], e["seed"], tensors[f"actions.{env}"].tolist(), e["score"])
@@ -128,7 +132,7 @@ class Episodes:
             self._fast_forward(beat)
         if self._digest() != state["observation"]:
             first, count = self.first_env, self.environment.num_envs
-            raise RunDamaged(
+            raise NotReproduced(
                 f"environments {first} to {first + count - 1} of {self.environment.spec.name} did "
                 "not reproduce their episodes: expected the same observations for the same seeds "
                 "and actions; check that the version of the environment is the one that the run "

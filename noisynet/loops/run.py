@@ -14,6 +14,7 @@ from noisynet.envs import EnvironmentLike, EnvironmentSpec
 from noisynet.evaluation import evaluation_modes
 from noisynet.loops import async_actors, off_policy_trainer
 from noisynet.loops.async_actors import WorkersFailed
+from noisynet.loops.episodes import NotReproduced
 from noisynet.loops.run_log import RunLog, evaluation_row
 from noisynet.loops.watchdog import watch_steps
 from noisynet.runs import (
@@ -231,6 +232,8 @@ class Run:
             return
         try:
             self._restore(checkpoint)
+        except NotReproduced:  # nor would it from the checkpoint before
+            raise
         except RunDamaged as error:
             older = self._load(before=checkpoint.step)
             if older is None:

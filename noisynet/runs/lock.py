@@ -84,7 +84,7 @@ class RunLock:
             )
         since = datetime.now(UTC).isoformat(timespec="seconds")
         signature = {"pid": os.getpid(), "host": socket.gethostname(), "since": since}
-        started = _started(os.getpid())
+        started = process_start(os.getpid())
         write_atomically(signed, encode({**signature, "started": started}) + b"\n")
 
     def check(self) -> None:
@@ -156,7 +156,7 @@ def is_held(path: Path, owner: Owner) -> bool:
     `RunLock` waits for longer than that.
     """
     here = owner.host == socket.gethostname()
-    if here and owner.started is not None and owner.started == _started(owner.pid):
+    if here and owner.started is not None and owner.started == process_start(owner.pid):
         return True
     try:
         descriptor = open_file(path)
@@ -171,7 +171,7 @@ def is_held(path: Path, owner: Owner) -> bool:
     return False
 
 
-def _started(pid: int) -> str | None:
+def process_start(pid: int) -> str | None:
     """When a process of this host was started, as boot and clock ticks; None if unknown."""
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()

@@ -334,7 +334,7 @@ def test_a_search_survives_kills_of_its_process_and_of_a_run(sweeps: Sweeps) -> 
 
 
 def test_the_preset_of_cartpole_has_the_settings_that_its_study_found() -> None:
-    study = Path(__file__).parents[2] / "results" / "search-cartpole"
+    study = Path(__file__).parents[2] / "results" / "searches" / "cartpole"
     plan = build_plan(str(study / "plan.toml"), out=study)
     agent, environment = "noisynet-dqn", "gym/CartPole-v1"
     assert {(spec.agent, spec.environment) for spec in plan.specs} == {(agent, environment)}
