@@ -310,6 +310,15 @@ def dashboard_load(report: Report) -> list[str]:
     return [table(["", "measured"], [list(row) for row in rows.items()]), shape]
 
 
+def soak(report: Report) -> list[str]:
+    """Memory and open files of long runs."""
+    rows = []
+    for name, run in report["runs"].items():
+        series = [", ".join(f"{one:.0f}" for one in run[key]) for key in ("memory_mb", "files")]
+        rows.append([name, f"{run['minutes']:g}", *series])
+    return [table(["run", "minutes", "memory by tenths of the time, MB", "open files"], rows)]
+
+
 RENDERERS: Final[dict[str, Callable[[Report], list[str]]]] = {
     "layers": layers,
     "train_step": train_step,
@@ -326,6 +335,7 @@ RENDERERS: Final[dict[str, Callable[[Report], list[str]]]] = {
     "audit_brief": audit_brief,
     "audit_evidence": audit_evidence,
     "dashboard_load": dashboard_load,
+    "soak": soak,
 }
 """The tables of each script, by the name of their block in a page."""
 
