@@ -24,11 +24,12 @@ def evaluate(
     """Evaluate the newest checkpoint with noise on and off."""
     budget = count("--frames", frames)
     from noisynet.config import load_config
+    from noisynet.envs import EnvironmentFailed
     from noisynet.evaluation import evaluation_modes
     from noisynet.loops import load_agent
     from noisynet.runs import RunError, RunFolder
 
-    with failing(RunError, ValueError, ImportError):
+    with failing(RunError, EnvironmentFailed, ValueError, ImportError):
         folder = RunFolder(run)
         # `load_agent` explains what a folder without a configuration is missing.
         known = folder.config_path.exists()
@@ -66,10 +67,11 @@ def watch(
         fail("--play plays a new episode, --episode shows a traced one: choose one of them", code=2)
     if episode is not None and not episode.isdecimal():
         check_choice("--episode", episode, ("best", "last", "a number"))
+    from noisynet.envs import EnvironmentFailed
     from noisynet.runs import RunError
     from noisynet.watch import render_episode
 
-    with failing(RunError, ValueError, ImportError):
+    with failing(RunError, EnvironmentFailed, ValueError, ImportError):
         made = render_episode(
             run,
             output,

@@ -44,7 +44,9 @@ def export(
         what = "the ending of --output" + (" with --network" if network else "")
         fail(f"{what} expected {' or '.join(suffixes)}, got {str(output)!r}", code=2)
     agent = _load(model)
-    with failing(ValueError, ImportError, OSError):
+    from noisynet.envs import EnvironmentFailed
+
+    with failing(EnvironmentFailed, ValueError, ImportError, OSError):
         if network:
             from noisynet.export import export_network
 
@@ -74,10 +76,11 @@ def push(
     """Share a run on the Hugging Face Hub: weights, settings, evaluations, video and model card."""
     if not re.fullmatch(r"[\w.-]+/[\w.-]+", repository):
         fail(f"expected a repository as user/name, got {repository!r}", code=2)
+    from noisynet.envs import EnvironmentFailed
     from noisynet.runs import RunError
     from noisynet.sharing import push
 
-    with failing(RunError, ValueError, ImportError):
+    with failing(RunError, EnvironmentFailed, ValueError, ImportError):
         for note in push(run, repository, video=video, private=private):
             say(note)
     show(f"hf://{repository}")

@@ -72,6 +72,10 @@ def test_an_environment_that_fails_is_named_and_the_run_can_go_on(
     assert f"noisynet: {NAME} {message}" in ended.said
     assert "Traceback" not in ended.said
     assert bed.status() == "failed"
+    ended = bed.bench.run(["evaluate", str(bed.out / "run"), "--frames", "200"])
+    assert ended.status == 1, ended.said
+    assert f"noisynet: {NAME} {message}" in ended.said
+    assert "Traceback" not in ended.said
     if how in ("raise", "exit"):
         bed.assert_it_resumes_bit_for_bit(how)
 
