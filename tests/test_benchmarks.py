@@ -412,7 +412,7 @@ def test_a_benchmark_without_results_says_how_to_run_it(tables: ModuleType, tmp_
 HANDED = """
 import json
 check = {"question": "is it noisy", "passed": False, "evidence": "0 of 8"}
-entry = {"name": "layer", "driven": "by hand", "passed": False, "checks": [check]}
+entry = {"name": "layer", "driven": "by its own method", "passed": False, "checks": [check]}
 print("a library's greeting")
 print(json.dumps({"version": "1.2", "layer": entry, "agent": entry}))
 """
