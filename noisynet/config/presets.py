@@ -103,13 +103,18 @@ _CLASSIC: Final[dict[str, Any]] = {
     "checkpoint_period_frames": 10_000,
     "log_period_steps": 500,
 }
-# Found for noisynet-dqn by `noisynet sweep results/searches/cartpole/plan.toml`.
+# Found for noisynet-dqn by the searches `noisynet sweep results/searches/<name>/plan.toml`.
 _CARTPOLE: Final[dict[str, Any]] = {
     "optimiser.learning_rate": 2.63e-3,
     "learning.loss": "squared",
     "learning.double_q": True,
     "learning.batch_size": 64,
     "learning.sync_target_steps": 50,
+}
+_ACROBOT: Final[dict[str, Any]] = {
+    "optimiser.learning_rate": 4.42e-4,
+    "learning.n_step": 3,
+    "learning.sync_target_steps": 92,
 }
 
 # For the value agents. Settings of ε-greedy exploration are not applied to noisy agents.
@@ -163,11 +168,14 @@ VALUE_PRESETS: Final[dict[str, dict[str, Any]]] = {
     },
     "classic": _CLASSIC,
     "cartpole": _CLASSIC | _CARTPOLE,
+    "acrobot": _CLASSIC | _ACROBOT,
 }
 
-PRESETS_OF_NAMES: Final = {"gym/CartPole": "cartpole"}
+PRESETS_OF_NAMES: Final = {"gym/CartPole": "cartpole", "gym/Acrobot": "acrobot"}
 """Environments with a preset of their own for agents with Q-values, by name without version."""
 
+# A return of 1 per step is at most 100 with a discount of 0.99.
+_CLASSIC_ATOMS: Final = {"network.v_min": -100.0, "network.v_max": 100.0}
 # For the value agents with distributions over returns, after the settings above. Rewards are not
 # clipped. The ranges are symmetric, so that the values of a new network are near 0.
 CATEGORICAL_PRESETS: Final[dict[str, dict[str, Any]]] = {
@@ -176,11 +184,10 @@ CATEGORICAL_PRESETS: Final[dict[str, dict[str, Any]]] = {
         "network.v_max": 25.0,
         "optimiser.epsilon": paper.C51_ADAM_EPSILON,  # not RMSProp's, which the preset has
     },
-    # A return of 1 per step is at most 100 with a discount of 0.99.
-    "classic": {"network.v_min": -100.0, "network.v_max": 100.0},
-    "cartpole": {
-        "network.v_min": -100.0,
-        "network.v_max": 100.0,
+    "classic": _CLASSIC_ATOMS,
+    "acrobot": _CLASSIC_ATOMS,
+    "cartpole": _CLASSIC_ATOMS
+    | {
         "learning.loss": "huber",  # the default: theirs is the cross-entropy
     },
 }

@@ -295,11 +295,19 @@ def test_every_family_of_environments_has_a_preset(family: str, preset: str) -> 
     assert build_config("dqn", name) == build_config("dqn", name, preset=preset)
 
 
-@pytest.mark.parametrize("name", ["gym/CartPole-v1", "gym/CartPole-v0", "gym/CartPole"])
-def test_agents_with_q_values_have_presets_for_single_environments(name: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "single"),
+    [
+        ("gym/CartPole-v1", "cartpole"),
+        ("gym/CartPole-v0", "cartpole"),
+        ("gym/CartPole", "cartpole"),
+        ("gym/Acrobot-v1", "acrobot"),
+    ],
+)
+def test_agents_with_q_values_have_presets_for_single_environments(name: str, single: str) -> None:
     for agent, spec in AGENT_SPECS.items():
         own = spec.family == "value" and "network.atoms" not in AGENT_SETTINGS[agent]
-        preset = "cartpole" if own else "classic"
+        preset = single if own else "classic"
         assert build_config(agent, name) == build_config(agent, name, preset=preset)
         assert (f"preset {preset}" in setting_sources(agent, name).values()) is True
 

@@ -333,13 +333,21 @@ def test_a_search_survives_kills_of_its_process_and_of_a_run(sweeps: Sweeps) -> 
     assert trials(sweeps.plan, sweeps.out) == interrupted
 
 
-def test_the_preset_of_cartpole_has_the_settings_that_its_study_found() -> None:
-    study = Path(__file__).parents[2] / "results" / "searches" / "cartpole"
+@pytest.mark.parametrize(
+    ("name", "environment", "of_every_trial"),
+    [
+        ("cartpole", "gym/CartPole-v1", ["learning.double_q=true"]),
+        ("acrobot", "gym/Acrobot-v1", []),
+    ],
+)
+def test_a_preset_has_the_settings_that_its_search_found(
+    name: str, environment: str, of_every_trial: list[str]
+) -> None:
+    study = Path(__file__).parents[2] / "results" / "searches" / name
     plan = build_plan(str(study / "plan.toml"), out=study)
-    agent, environment = "noisynet-dqn", "gym/CartPole-v1"
+    agent = "noisynet-dqn"
     assert {(spec.agent, spec.environment) for spec in plan.specs} == {(agent, environment)}
     best = snippet(str(run_sweep(plan, dry_run=True)))
-    settings = ["learning.double_q=true"]  # of every trial
-    settings += [f"{key}={json.dumps(value)}" for key, value in best.items()]
+    settings = [*of_every_trial, *(f"{key}={json.dumps(value)}" for key, value in best.items())]
     found = build_config(agent, environment, preset="classic", settings=settings)
     assert build_config(agent, environment) == found
