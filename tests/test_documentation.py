@@ -43,6 +43,7 @@ SHORTER = {  # so that a page takes seconds
 SHORTER_COMMANDS = {  # the first that matches: more arguments
     "noisynet train a3c ": "--frames 100 --workers 1",
     "noisynet train ": "--frames 300 --set network.hidden=[16]",
+    "noisynet sweep classic --seeds 3": "--dry-run",
     "noisynet sweep classic": "--agents dqn --environments deep_sea/4 --frames 200 --seeds 1",
     "noisynet sweep ": "--dry-run",
     "noisynet push ": "--no-video",
