@@ -220,6 +220,11 @@ def test_another_runs_folder_is_refused() -> None:
 # --- files ----------------------------------------------------------------------------------------
 
 
+def test_what_does_not_exist_is_not_loaded() -> None:
+    with pytest.raises(RunError, match=r"Agent\.save or a run folder, runs/nothing does not exist"):
+        load("runs/nothing")
+
+
 def test_a_saved_agent_is_loaded_as_it_was(folder: Path) -> None:
     made = learnt(agent("noisynet-dueling", seed=2, sigma0=0.3), 60)
     assert made.save("agent.safetensors") == Path("agent.safetensors")
