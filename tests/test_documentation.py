@@ -25,7 +25,7 @@ ELSEWHERE = {
     ("README.md", "sh"): "test_first_hour.py",
 }
 NOT_RUN = {  # commands, and why
-    "pip install ": "needs an index; test_package.py installs the wheel with its extras",
+    "pip install ": "needs an index; test_package.py installs the wheel",
     "make demo": "takes three minutes; test_examples.py runs a shorter one",
     "make test": "is this suite",
     "noisynet dashboard ": "serves until it is stopped; tests/dashboard starts it",
@@ -179,15 +179,17 @@ def test_the_code_of_a_page_runs(
 def test_every_block_is_run_or_has_a_reason_why_not() -> None:
     unknown, run = [], []
     for page in PAGES:
-        text = page.read_text()
+        text, found = page.read_text(), blocks(page)
+        assert text.count("```") == 2 * len(found), f"{page.name} has an indented block"
         unknown += re.findall(r"^(?: {4}|\$ )(?:noisynet|pip|python|make) .*", text, re.M)
-        for language, block in blocks(page):
+        for language, block in found:
             if language == "sh":
                 run += commands(block)
             elif language not in ("python", "toml"):  # output, which has no language
                 unknown += [language, *re.findall(r"^noisynet .*", block, re.M)]
     assert set(unknown) == {""}
-    assert [key for key in NOT_RUN if not any(line.startswith(key) for line in run)] == []
+    assert [one for one in run if not one.startswith(("noisynet ", *NOT_RUN))] == []
+    assert [key for key in NOT_RUN if not any(one.startswith(key) for one in run)] == []
 
 
 def test_the_site_is_built_without_warnings(tmp_path: Path) -> None:
