@@ -14,7 +14,6 @@ import argparse
 import importlib.util
 import json
 import os
-import socket
 import statistics
 import subprocess
 import sys
@@ -26,11 +25,14 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+from noisynet.runs.lock import RunLock
+
 ROOT = Path(__file__).parent.parent
 RESULTS = Path(__file__).parent / "results" / "dashboard_load.json"
 AGENTS = ("dqn", "noisynet-dqn", "dueling", "noisynet-dueling")
 PERIOD_FRAMES = 1_000
 LIVE = 20
+LOCKS: list[RunLock] = []  # of the live runs, held to the end
 
 
 def load(name: str) -> Any:
@@ -76,7 +78,6 @@ def write_runs(out: Path, runs: int, rows: int) -> list[Path]:
     metrics, timing = (
         b"".join(part) for part in zip(*map(rows_at, range(1, rows + 1)), strict=True)
     )
-    owner = {"pid": os.getpid(), "host": socket.gethostname(), "since": "now"}
     live = []
     for number in range(runs):
         agent, seed = AGENTS[number % len(AGENTS)], number // len(AGENTS)
@@ -87,7 +88,7 @@ def write_runs(out: Path, runs: int, rows: int) -> list[Path]:
         (folder / "metrics.jsonl").write_bytes(metrics)
         (folder / "timing.jsonl").write_bytes(timing)
         if state == "running":
-            (folder / "run.owner").write_text(json.dumps(owner))
+            LOCKS.append(RunLock(folder / "run.lock"))
             live.append(folder)
     return live
 
@@ -162,10 +163,11 @@ def measure(runs: Path, live: list[Path], count: int, rows: int, minutes: float)
         for client in clients:
             client.first.wait(60)
         updates, memory = [], []
-        for second in range(round(60 * minutes)):
-            before, started = processor_ms(server.pid), time.monotonic()
+        end, row = time.monotonic() + 60 * minutes, rows
+        while (started := time.monotonic()) < end:  # a loaded machine has longer seconds
+            before, row = processor_ms(server.pid), row + 1
             for folder in live:
-                append(folder, rows + 1 + second)
+                append(folder, row)
             time.sleep(max(0.0, started + 1.0 - time.monotonic()))
             updates.append(processor_ms(server.pid) - before)
             memory.append(memory_mb(server.pid))
@@ -193,10 +195,10 @@ def bytes_read(pid: int) -> int:
 
 
 def first_key(address: str) -> str:
-    """The key of the first run."""
+    """The key of the first live run."""
     with urllib.request.urlopen(f"{address}events?view=runs") as answer:
         changed: dict[str, Any] = json.loads(answer.readline().removeprefix(b"data: "))["changed"]
-    return next(key for key, row in changed.items() if row["state"] == "running")
+    return next(key for key, row in changed.items() if row["owner"])  # live, or stalled meanwhile
 
 
 def main() -> None:

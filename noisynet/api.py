@@ -41,7 +41,7 @@ from noisynet.loops import Observer, Run, load_agent, open_run, open_run_folder
 from noisynet.loops.async_actors import AsyncTrainer
 from noisynet.loops.in_memory import MemoryRun
 from noisynet.player import Player
-from noisynet.runs import RunFolder, load_agent_file
+from noisynet.runs import RunError, RunFolder, load_agent_file
 from noisynet.runs.stop_signals import stop_on_signals
 
 
@@ -278,6 +278,8 @@ def load(
 
         path = download(str(path))
     path = Path(path)
+    if not path.exists():
+        raise RunError(f"expected a file of Agent.save or a run folder, {path} does not exist")
     if path.is_dir():
         run = RunFolder(path)
         if not run.config_path.exists():

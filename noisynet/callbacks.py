@@ -45,7 +45,7 @@ def progress_observer(
     if progress is False:
         yield []
     elif progress or sys.stderr.isatty():
-        terminal = Terminal(steps * frames_per_step)
+        terminal = Terminal(steps, unit="step", frames_per_unit=frames_per_step)
         terminal.start()
         try:
             yield [terminal]

@@ -220,6 +220,11 @@ def test_another_runs_folder_is_refused() -> None:
 # --- files ----------------------------------------------------------------------------------------
 
 
+def test_what_does_not_exist_is_not_loaded() -> None:
+    with pytest.raises(RunError, match=r"Agent\.save or a run folder, runs/nothing does not exist"):
+        load("runs/nothing")
+
+
 def test_a_saved_agent_is_loaded_as_it_was(folder: Path) -> None:
     made = learnt(agent("noisynet-dueling", seed=2, sigma0=0.3), 60)
     assert made.save("agent.safetensors") == Path("agent.safetensors")
@@ -287,6 +292,7 @@ def test_a_function_makes_several_environments() -> None:
         ("ALE/Pong-v5", "Did you mean 'atari/pong'"),
         ("cartpole", "Did you mean 'gym/CartPole-v1'"),
         ("NoSuchGame-v0", "expected gym/<id> with a registered Gymnasium id"),
+        ("NoSuchGame-v0", "a module of yours registers it: gym/my_module:NoSuchGame-v0"),
         ("minatar/chess", "minatar has no game 'chess'"),
         (7, "expected the name of an environment, a single gymnasium.Env or a function"),
     ],

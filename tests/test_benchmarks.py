@@ -19,6 +19,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from noisynet import NoisyLinear, check_noise
 from noisynet.config import build_config
+from noisynet.runs import RunRecord, find_run_folders, read_run
 
 BENCHMARKS = Path(__file__).parent.parent / "benchmarks"
 PEERS = {
@@ -473,3 +474,18 @@ def test_audits_become_tables(tables: ModuleType) -> None:
         r"**read abc\***, `Agent`: by `act`.",
         "",
     ]
+
+
+def test_the_live_runs_of_the_dashboard_are_running(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    script = importlib.import_module("dashboard_load")
+    monkeypatch.setattr(script, "LIVE", 1)
+    monkeypatch.setattr(script, "LOCKS", [])
+    (live,) = script.write_runs(tmp_path, runs=2, rows=100)
+    script.append(live, 101)
+    found = [read_run(run, points=0) for run in find_run_folders(tmp_path)]
+    script.LOCKS[0].release()
+    states = {run.path: run.state for run in found if isinstance(run, RunRecord)}
+    assert states.pop(live) == "running"
+    assert list(states.values()) == ["finished"]

@@ -28,9 +28,26 @@ def test_a_callback_is_an_observer_that_can_stop() -> None:
 def test_without_a_terminal_there_are_lines_on_standard_error(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    with progress_observer(None, 100, 1) as shown:
-        shown[0].logged(row(100), 5.0)
-    assert capsys.readouterr().err.startswith("step 100 of 100")
+    evaluated = {"score": 1, "noise": "on", "episodes": 3, "completed": True}
+    with progress_observer(None, 100, 4) as shown:
+        shown[0].logged(row(400), 5.0)
+        shown[0].progressed(400, None)
+        shown[0].evaluated(row(400, **evaluated))
+    assert capsys.readouterr().err.splitlines() == [
+        "step 100: score 1.00 with noise on, 3 episodes",
+        "step 100 of 100  mean 1.5  Σ̄ 0.2000",
+    ]
+
+
+def test_a_terminal_counts_the_steps_of_learn(capsys: pytest.CaptureFixture[str]) -> None:
+    evaluated = {"score": 1, "noise": "on", "episodes": 3, "completed": True}
+    with progress_observer(True, 100, 4) as shown:
+        shown[0].started(0)
+        shown[0].logged(row(400), 5.0)
+        shown[0].evaluated(row(400, **evaluated))
+    printed = capsys.readouterr().err
+    assert "step 100: score 1.00" in printed
+    assert "100/100 steps" in printed
 
 
 def test_progress_can_be_switched_off_and_forced(monkeypatch: pytest.MonkeyPatch) -> None:

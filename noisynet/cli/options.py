@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
@@ -128,3 +129,13 @@ def choose_device(name: str, config: Config | ActorCriticConfig) -> str:
         return choose_device(name, config)
     except ValueError as error:
         fail(f"--{error}", code=2)
+
+
+def check_run(run: Path) -> None:
+    """Refuse a folder that is no run before anything slow is imported."""
+    if not os.path.lexists(run / "config.json"):
+        from noisynet.runs import find_run_folders
+
+        below = next(find_run_folders(run), None)
+        hint = f"did you mean {below}?" if below else "see `noisynet runs`"
+        fail(f"expected a run folder with a config.json, got {run}; {hint}")

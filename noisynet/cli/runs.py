@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from noisynet.cli.messages import fail, failing, say, show, show_table
-from noisynet.cli.options import Device, Out, Run, check_choice, choose_device, count
+from noisynet.cli.options import Device, Out, Run, check_choice, check_run, choose_device, count
 
 
 def evaluate(
@@ -23,6 +23,7 @@ def evaluate(
 ) -> None:
     """Evaluate the newest checkpoint with noise on and off."""
     budget = count("--frames", frames)
+    check_run(run)
     from noisynet.config import load_config
     from noisynet.envs import EnvironmentFailed
     from noisynet.evaluation import evaluation_modes
@@ -30,10 +31,7 @@ def evaluate(
     from noisynet.runs import RunError, RunFolder
 
     with failing(RunError, EnvironmentFailed, ValueError, ImportError):
-        folder = RunFolder(run)
-        # `load_agent` explains what a folder without a configuration is missing.
-        known = folder.config_path.exists()
-        chosen = choose_device(device, load_config(folder.read_config())) if known else "cpu"
+        chosen = choose_device(device, load_config(RunFolder(run).read_config()))
         agent, trained_frames = load_agent(run, chosen)
         say(
             f"{agent.config.agent} on {agent.config.environment} after {trained_frames:,} frames: "
@@ -67,6 +65,7 @@ def watch(
         fail("--play plays a new episode, --episode shows a traced one: choose one of them", code=2)
     if episode is not None and not episode.isdecimal():
         check_choice("--episode", episode, ("best", "last", "a number"))
+    check_run(run)
     from noisynet.envs import EnvironmentFailed
     from noisynet.runs import RunError
     from noisynet.watch import render_episode
@@ -112,13 +111,12 @@ def show_run(
     ] = False,
 ) -> None:
     """Show a run: progress, evaluations, size on disk, what made it, and its own settings."""
+    check_run(run)
     from noisynet.config import ConfigError, build_config
-    from noisynet.runs import RunFolder, Unreadable, read_run
+    from noisynet.runs import Unreadable, read_run
     from noisynet.runs.encoding import flatten
     from noisynet.runs.provenance import format_bytes
 
-    if not os.path.lexists(RunFolder(run).config_path):
-        fail(f"expected a run folder with a config.json, got {run}; see `noisynet runs`")
     if verify:
         _verify(run)
         return

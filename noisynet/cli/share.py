@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from noisynet.cli.messages import fail, failing, say, show
-from noisynet.cli.options import Run
+from noisynet.cli.options import Run, check_run
 
 if TYPE_CHECKING:
     from noisynet.api import Agent
@@ -76,6 +76,7 @@ def push(
     """Share a run on the Hugging Face Hub: weights, settings, evaluations, video and model card."""
     if not re.fullmatch(r"[\w.-]+/[\w.-]+", repository):
         fail(f"expected a repository as user/name, got {repository!r}", code=2)
+    check_run(run)
     from noisynet.envs import EnvironmentFailed
     from noisynet.runs import RunError
     from noisynet.sharing import push

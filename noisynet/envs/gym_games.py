@@ -106,6 +106,8 @@ def find_source(environment: EnvironmentLike) -> tuple[str, Any]:
         near = suggestion(registered_id, gymnasium.registry).replace("'", f"'gym/{module}", 1)
         if other is not None and not other.startswith("gym/"):
             near = f" Did you mean {other!r}?"
+        elif not near and not module:
+            near = f" If a module of yours registers it: gym/my_module:{registered_id}"
         raise ValueError(
             f"expected gym/<id> with a registered Gymnasium id, got {environment!r} ({error})."
             + near

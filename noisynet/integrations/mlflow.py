@@ -6,8 +6,7 @@ import time
 from pathlib import Path
 from typing import Any, Final
 
-from noisynet.extras import extra
-from noisynet.integrations.tracker import DEFAULT_PROJECT, Tracker
+from noisynet.integrations.tracker import Tracker
 
 _TAG: Final = "noisynet.page"  # MLflow chooses the ids of its runs itself
 
@@ -16,25 +15,15 @@ class MlflowTracker(Tracker):
     """Sends the metrics of training to MLflow.
 
     MLflow's own environment variables apply, such as `MLFLOW_TRACKING_URI`.
-
-    Args:
-        project: the experiment.
-
-    Raises:
-        ImportError: the package `mlflow-skinny` is missing.
     """
 
-    def __init__(self, project: str = DEFAULT_PROJECT) -> None:
-        super().__init__(project)
-        with extra("mlflow"):
-            from mlflow import MlflowClient, entities
-        self._make_client, self._entities = MlflowClient, entities
-        self._client: Any = None
-        self._run_id = ""
-        self._last: dict[str, int] = {}
+    library = "mlflow"
+    _client: Any = None
+    _run_id = ""
+    _last: dict[str, int]
 
     def _open(self, page: str, settings: dict[str, Any], folder: Path | None) -> int:  # noqa: ARG002
-        client = self._client = self._make_client()
+        client = self._client = self._library.MlflowClient()
         known = client.get_experiment_by_name(self.project)
         experiment = (
             client.create_experiment(self.project) if known is None else known.experiment_id
@@ -45,7 +34,7 @@ class MlflowTracker(Tracker):
         client.update_run(self._run_id, status="RUNNING")
         # A parameter cannot be changed, and the budget of a resumed run may be another.
         new = {key: str(value) for key, value in settings.items() if key not in run.data.params}
-        parameters = [self._entities.Param(key, value) for key, value in new.items()]
+        parameters = [self._library.entities.Param(key, value) for key, value in new.items()]
         client.log_batch(self._run_id, params=parameters)
         # The metrics of a frame are not stored at once, so that each has a last frame of its own.
         self._last = {
@@ -57,7 +46,7 @@ class MlflowTracker(Tracker):
     def _send(self, numbers: dict[str, float], frames: int) -> None:
         now = int(time.time() * 1000)
         metrics = [
-            self._entities.Metric(key, value, now, frames)
+            self._library.entities.Metric(key, value, now, frames)
             for key, value in numbers.items()
             if frames > self._last.get(key, -1)
         ]

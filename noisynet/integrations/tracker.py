@@ -14,8 +14,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
+from noisynet.extras import import_extra
 from noisynet.loops.hooks import logged_numbers, tagged
 from noisynet.loops.run_log import Observer
 from noisynet.runs import RunError, RunFolder, write_atomically
@@ -35,10 +36,18 @@ class Tracker(Observer, ABC):
 
     Args:
         project: the project, or experiment, that the page belongs to.
+
+    Raises:
+        ImportError: the library is missing.
     """
+
+    library: ClassVar[str | None] = None
+    """What is imported; the extra has the same name."""
 
     def __init__(self, project: str = DEFAULT_PROJECT) -> None:
         self.project = project
+        self._library: Any = import_extra(self.library, self.library) if self.library else None
+        self._run: Any = None
         self._config: Config | ActorCriticConfig | None = None
         self._folder: RunFolder | None = None
         self._page = ""

@@ -7,30 +7,20 @@ from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any
 
-from noisynet.extras import import_extra
-from noisynet.integrations.tracker import DEFAULT_PROJECT, Tracker
+from noisynet.integrations.tracker import Tracker
 
 
 class TrackioTracker(Tracker):
     """Sends the metrics of training to Trackio.
 
     Trackio's own environment variables apply; without any, pages are in its local store.
-
-    Args:
-        project: the project.
-
-    Raises:
-        ImportError: the package `trackio` is missing.
     """
 
-    def __init__(self, project: str = DEFAULT_PROJECT) -> None:
-        super().__init__(project)
-        self._trackio: Any = import_extra("trackio", "trackio")
-        self._run: Any = None
+    library = "trackio"
 
     def _open(self, page: str, settings: dict[str, Any], folder: Path | None) -> int:  # noqa: ARG002
         with redirect_stdout(io.StringIO()):  # what it prints would disturb the live view
-            self._run = self._trackio.init(
+            self._run = self._library.init(
                 project=self.project,
                 name=page,
                 config=settings,
@@ -48,4 +38,4 @@ class TrackioTracker(Tracker):
     def _close(self) -> None:
         if self._run is not None:
             with redirect_stdout(io.StringIO()):
-                self._trackio.finish()
+                self._library.finish()

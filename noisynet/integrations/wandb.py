@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from noisynet.extras import import_extra
-from noisynet.integrations.tracker import DEFAULT_PROJECT, Tracker
+from noisynet.integrations.tracker import Tracker
 
 # The offline store is a log in LevelDB's format: blocks with records of checksum, length and type.
 _BLOCK: Final = 32_768
@@ -21,24 +21,15 @@ class WandbTracker(Tracker):
 
     W&B's own environment variables apply. With `WANDB_MODE=offline` the page is in the run's
     `wandb/`, one folder for each start of the run; `wandb sync` uploads them.
-
-    Args:
-        project: the project.
-
-    Raises:
-        ImportError: the package `wandb` is missing.
     """
 
-    def __init__(self, project: str = DEFAULT_PROJECT) -> None:
-        super().__init__(project)
-        self._wandb: Any = import_extra("wandb", "wandb")
-        self._run: Any = None
+    library = "wandb"
 
     def _open(self, page: str, settings: dict[str, Any], folder: Path | None) -> int:
-        quiet = self._wandb.Settings(
+        quiet = self._library.Settings(
             silent=True, console="off", disable_code=True, x_disable_stats=True
         )
-        self._run = self._wandb.init(
+        self._run = self._library.init(
             project=self.project,
             id=page,
             name=page,

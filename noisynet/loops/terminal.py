@@ -19,6 +19,9 @@ from noisynet.loops.supervisor import Health, Phase
 LINE_SECONDS: Final = 60.0
 """Without a terminal, the progress is printed so long after the last line."""
 
+Unit = Literal["frame", "step"]
+"""What the budget of the command line and that of `Agent.learn` count."""
+
 _SYMBOLS: Final = {
     Phase.STARTING: "◌",
     Phase.READY: "○",
@@ -44,7 +47,7 @@ class Lines(Observer):
         total: int,
         say: Callable[[str], None],
         *,
-        unit: Literal["frame", "step"] = "frame",
+        unit: Unit = "frame",
         frames_per_unit: int = 1,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -71,7 +74,8 @@ class Lines(Observer):
 
     def evaluated(self, row: dict[str, Any]) -> None:
         """Print the score."""
-        self._print(evaluation_line(row))
+        self._speed = ""  # not evaluating any more
+        self._print(evaluation_line(row, self._unit, self._frames_per_unit))
 
     def noted(self, message: str) -> None:
         """Print the message."""
@@ -81,7 +85,7 @@ class Lines(Observer):
         """Print the progress, if it was not printed yet."""
         if not self._said:
             done = f"{self._unit} {self._frames // self._frames_per_unit:,} of {self._total:,}"
-            self._print("  ".join([done, self._speed, *self._numbers]))
+            self._print("  ".join(filter(None, [done, self._speed, *self._numbers])))
             self._said = True
 
     def _print(self, line: str) -> None:
@@ -90,19 +94,34 @@ class Lines(Observer):
 
 
 class Terminal(Observer):
-    """A progress bar and below it the latest metrics, in 80 columns; a third line for workers."""
+    """A progress bar and below it the latest metrics, in 80 columns; a third line for workers.
 
-    def __init__(self, frames: int, console: Console | None = None) -> None:
+    Args:
+        total: frames or steps at the end.
+        console: where to show it; standard error if None.
+        unit: what `total` counts.
+        frames_per_unit: frames of the environment per `unit`.
+    """
+
+    def __init__(
+        self,
+        total: int,
+        console: Console | None = None,
+        *,
+        unit: Unit = "frame",
+        frames_per_unit: int = 1,
+    ) -> None:
         self._console = console or Console(stderr=True)
+        self._unit, self._frames_per_unit = unit, frames_per_unit
         self._progress = Progress(
-            TextColumn("{task.completed:,}/{task.total:,} frames"),
+            TextColumn(f"{{task.completed:,}}/{{task.total:,}} {unit}s"),
             BarColumn(None),
             TextColumn("{task.fields[speed]}"),
             TimeRemainingColumn(),
             console=self._console,
             expand=True,
         )
-        self._task = self._progress.add_task("", total=frames, speed="")
+        self._task = self._progress.add_task("", total=total, speed="")
         self._numbers, self._workers = "", ""
         self._live = Live(self._progress, console=self._console)
 
@@ -116,12 +135,13 @@ class Terminal(Observer):
 
     def started(self, frames: int) -> None:
         """Move the bar."""
-        self._progress.update(self._task, completed=frames)
+        self._progress.update(self._task, completed=frames // self._frames_per_unit)
 
     def progressed(self, frames: int, steps_per_second: float | None) -> None:
         """Move the bar."""
         speed = "evaluating" if steps_per_second is None else _speed(steps_per_second)
-        self._progress.update(self._task, completed=frames, speed=speed)
+        done = frames // self._frames_per_unit
+        self._progress.update(self._task, completed=done, speed=speed)
 
     def logged(self, row: dict[str, Any], steps_per_second: float) -> None:
         """Move the bar and show the latest metrics."""
@@ -141,7 +161,7 @@ class Terminal(Observer):
 
     def evaluated(self, row: dict[str, Any]) -> None:
         """Print the score above the progress bar."""
-        self.noted(evaluation_line(row))
+        self.noted(evaluation_line(row, self._unit, self._frames_per_unit))
 
     def noted(self, message: str) -> None:
         """Print the message above the progress bar."""
@@ -162,12 +182,12 @@ def _numbers(row: dict[str, Any]) -> list[str]:
     return found
 
 
-def evaluation_line(row: dict[str, Any]) -> str:
+def evaluation_line(row: dict[str, Any], unit: Unit = "frame", frames_per_unit: int = 1) -> str:
     """Format a row of an evaluation."""
     partial = "" if row["completed"] else " (partial: no episode was completed)"
     return (
-        f"frame {row['frames']:,}: score {row['score']:.2f} with noise {row['noise']}, "
-        f"{row['episodes']} episodes{partial}"
+        f"{unit} {row['frames'] // frames_per_unit:,}: score {row['score']:.2f} "
+        f"with noise {row['noise']}, {row['episodes']} episodes{partial}"
     )
 
 

@@ -256,8 +256,10 @@ def _check_identity(
     identity: list[str] = []
     others: list[str] = []
     for difference in compare_configs(folder.read_config(), decode(encode(config))):
-        mine = any(f"{difference.key}.".startswith(f"{key}.") for key in must_match)
-        (identity if mine else others).append(f"  {difference}")
+        if any(f"{difference.key}.".startswith(f"{key}.") for key in must_match):
+            identity.append(f"  {difference}")
+        elif difference.given != "None":  # the command leaves the choice to the run
+            others.append(f"  {difference}")
     if identity:
         if others:
             identity += ["these differ as well, but may be changed:", *others]

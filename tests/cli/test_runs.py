@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
+import sys
 from pathlib import Path
 
 import pytest
@@ -38,11 +39,20 @@ def test_evaluate_plays_so_many_episodes(trained: tuple[Path, str]) -> None:
     assert invoke("evaluate", str(trained[0]), "--episodes", "0").exit_code == 2
 
 
-def test_evaluate_of_no_run_says_what_was_expected(tmp_path: Path) -> None:
-    ended = invoke("evaluate", str(tmp_path / "nothing"))
+@pytest.mark.parametrize("command", ["evaluate", "watch", "show", "push"])
+def test_a_folder_that_is_no_run_is_refused_with_the_run_below_it(
+    command: str, trained: tuple[Path, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "noisynet.loops", None)  # nothing slow is imported
+    monkeypatch.setitem(sys.modules, "noisynet.watch", None)
+    more = ("user/name",) if command == "push" else ()
+    ended = invoke(command, str(tmp_path / "nothing"), *more)
     assert ended.exit_code == 1
     assert "expected a run folder with a config.json" in ended.output
+    assert "see `noisynet runs`" in ended.output
     assert not (tmp_path / "nothing").exists()
+    run = trained[0]
+    assert f"did you mean {run}?" in invoke(command, str(run.parent), *more).output
 
 
 def test_runs_are_a_table_with_their_states(trained: tuple[Path, str]) -> None:

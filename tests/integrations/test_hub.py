@@ -7,7 +7,6 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,26 +17,10 @@ from noisynet import Agent, load
 from noisynet.integrations.hub import check_repository, download, upload
 from noisynet.runs import AgentFile, RunError, save_agent_file
 
-from .hub_stub import Hub, running_hub
+from .hub_stub import Hub
 
 pytest.importorskip("huggingface_hub")
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")  # the client's own
-
-
-@pytest.fixture
-def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
-    """A Hub that the client of this process, and of its children, talks to."""
-    from huggingface_hub import constants
-
-    with running_hub() as hub:
-        cache = tmp_path / "cache"
-        variables = {"HF_ENDPOINT": hub.address, "HF_TOKEN": hub.token, "HF_HOME": str(cache)}
-        for name, value in {**variables, "HF_HUB_DISABLE_XET": "1"}.items():
-            monkeypatch.setenv(name, value)
-        # The client has read these two already.
-        monkeypatch.setattr(constants, "HF_HUB_CACHE", str(cache / "hub"))
-        monkeypatch.setattr(constants, "HF_HUB_DISABLE_XET", True)
-        yield hub
 
 
 PUSH_AND_LOAD = """

@@ -96,8 +96,9 @@ def test_another_identity_is_rejected_with_all_differences(tmp_path: Path) -> No
     _open(tmp_path / "run")
     other = {"name": "atari/breakout", "num_actions": 4}
     with pytest.raises(RunMismatch) as caught:
-        _open(tmp_path / "run", environment=other, frames=2000)
+        _open(tmp_path / "run", environment=other, frames=2000, sizes=None)
     message = str(caught.value)
+    assert "sizes" not in message  # None: not given
     assert "environment.name: the folder has 'atari/pong', this command has 'atari/brea" in message
     assert "environment.num_actions: the folder has 6, this command has 4" in message
     assert "may be changed:\n  frames: the folder has 1000, this command has 2000" in message
