@@ -146,7 +146,7 @@ class Agent(Player):
     # --- training --------------------------------------------------------------------------------
 
     def learn(
-        self, steps: int, progress: bool | None = None, callbacks: Sequence[Observer] = ()
+        self, steps: float, progress: bool | None = None, callbacks: Sequence[Observer] = ()
     ) -> Self:
         """Train for `steps` more agent steps; call it again to go on.
 
@@ -160,7 +160,7 @@ class Agent(Player):
         the steps so far only, and `learn` twice is the same as once.
 
         Args:
-            steps: agent steps of all environments together.
+            steps: agent steps of all environments together; 1e5 is 100,000.
             progress: None for a live view in a terminal and a line a minute elsewhere, True for
                 the live view, False for nothing.
             callbacks: are notified of metrics and evaluations; a `Callback` can stop training.
@@ -173,8 +173,9 @@ class Agent(Player):
             KeyboardInterrupt: Ctrl-C, after the current step; you can go on afterwards.
         """
         frames_per_step = self._spec.frames_per_step
-        steps = check_count("steps", steps, at_least=1)
-        self._target = min(self._target, self._run_steps) + steps  # it may have stopped early
+        whole = int(steps) if isinstance(steps, float) and steps.is_integer() else steps
+        more = check_count("steps", whole, at_least=1)
+        self._target = min(self._target, self._run_steps) + more  # it may have stopped early
         self._budget_frames = max(self._budget_frames, self._target * frames_per_step)
         self.config = self.config.model_copy(update={"frames": self._budget_frames})
         own = [callback for callback in callbacks if isinstance(callback, Callback)]

@@ -159,7 +159,11 @@ def test_ctrl_c_stops_after_the_step_and_training_can_go_on() -> None:
     assert same(learnt(made, 100).network, learnt(agent(), 150).network)
 
 
-@pytest.mark.parametrize("steps", [0, -1, 1.5, "10", True])
+def test_steps_may_be_written_as_1e2() -> None:
+    assert learnt(agent(), 1e2).steps == 100
+
+
+@pytest.mark.parametrize("steps", [0, -1, 1.5, float("nan"), float("inf"), "10", True])
 def test_steps_are_a_positive_integer(steps: Any) -> None:
     with pytest.raises(ValueError, match="expected steps to be"):
         agent().learn(steps)
