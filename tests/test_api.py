@@ -38,7 +38,7 @@ def agent(name: str = "noisynet-dqn", environment: Any = "CartPole-v1", **more: 
     return Agent(name, environment, **{**(A3C if "a3c" in name else SHORT), **more})
 
 
-def learnt(made: Agent, *steps: int, **more: Any) -> Agent:
+def learnt(made: Agent, *steps: float, **more: Any) -> Agent:
     for count in steps:
         made.learn(count, progress=False, **more)
     return made
