@@ -28,7 +28,7 @@ from noisynet.layers import (
 
 SPEC = EnvironmentSpec("deep_sea/4", 3, (16,), "float32", 1, 1, 1.0)
 IMAGES = EnvironmentSpec("minatar/breakout", 3, (4, 10, 10), "uint8", 1, 1, 1.0)
-UPDATES = 40
+UPDATES = 20
 NOISY_AGENTS = [name for name in VALUE_AGENTS if AGENT_SPECS[name].noisy]
 FEW_UPDATES = 6  # enough for faults that every update shows
 NEEDS_COMPILER = pytest.mark.skipif(

@@ -63,15 +63,15 @@ def test_the_gaussian_without_f_passes() -> None:
 def test_another_distribution_than_declared_is_found(
     drawn: Distribution, declared: Distribution
 ) -> None:
-    report = audit_network(q_network(distribution=drawn), distribution=declared)
+    report = audit_network(q_network(distribution=drawn), distribution=declared, updates=40)
     assert report[checks.MOMENTS].passed is (drawn == declared), str(report)
 
 
 @pytest.mark.parametrize("distribution", ["gaussian", "uniform"])
 def test_another_f_than_declared_is_found(distribution: Distribution) -> None:
     network = q_network(distribution=distribution)
-    assert audit_network(network).passed
-    assert checks.MOMENTS in audit_network(network, f="identity").failures
+    assert audit_network(network, updates=40).passed
+    assert checks.MOMENTS in audit_network(network, f="identity", updates=40).failures
 
 
 def test_samples_of_few_signs_are_not_taken_for_repeated_ones() -> None:
