@@ -5,8 +5,6 @@ from __future__ import annotations
 import functools
 import importlib.util
 import shutil
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -143,22 +141,6 @@ def test_optimisers_use_the_configured_step(compute: Any, centred: Any, shared: 
     adam = optimiser_for(config.Adam(learning_rate=0.1, epsilon=0.01), network, compute)
     assert isinstance(adam, torch.optim.Adam)
     assert (adam.defaults["lr"], adam.defaults["eps"]) == (0.1, 0.01)
-
-
-def test_plain_pytorch_needs_no_numba() -> None:
-    code = """
-import sys
-sys.modules["numba"] = sys.modules["llvmlite"] = None  # importing them raises
-from agents.synthetic import act_rollout, make_actor_critic_agent, make_batch, make_value_agent
-for compute in ("torch", "auto"):
-    agent = make_value_agent("noisynet-dueling", compute=compute)
-    agent.learn(make_batch())
-    worker = make_actor_critic_agent("noisynet-a3c", compute=compute)
-    worker.learn(act_rollout(worker))
-    assert agent.compute == worker.compute == "torch"
-"""
-    tests = Path(__file__).parent.parent
-    subprocess.run([sys.executable, "-c", code], check=True, cwd=tests)
 
 
 # --- kernels agree with plain PyTorch ------------------------------------------------------------

@@ -1,7 +1,7 @@
 """A process that imports everything once and forks for each command (not a test).
 
 An interpreter with torch takes three seconds to start, and these tests start a hundred runs. The
-process reads one JSON object per line:
+process, which also imports the modules in WARM_MODULES, reads one JSON object per line:
     {"arguments": […], "output": PATH, "signal": [SIGNAL, EVENT, N, …], "threads": N} starts the
     command line and answers with its pid;
     {"wait": PID} answers with its exit status.
@@ -122,7 +122,8 @@ def _load_kernels() -> None:
 
 def main() -> None:
     """Handle orders until the other end closes."""
-    for module in ("torch._dynamo", "noisynet.loops.launch", "gymnasium", "ale_py", "minatar"):
+    modules = ["torch._dynamo", "noisynet.loops.launch", "gymnasium", "ale_py", "minatar"]
+    for module in modules + os.environ.get("WARM_MODULES", "").split():
         try:
             importlib.import_module(module)
         except ImportError:
