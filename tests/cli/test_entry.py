@@ -14,6 +14,7 @@ from noisynet.runs import RunFolder, read_metrics
 TRAIN = [
     *("noisynet-dqn", "deep_sea/4", "--frames", "80", "--no-tensorboard", "--set", "threads=1"),
     *("--set", "learning.starts_steps=32", "--set", "evaluation.frames=8", "--name", "run"),
+    *("--set", "compute=torch"),  # nothing to compile first
 ]
 
 
