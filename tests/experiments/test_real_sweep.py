@@ -28,15 +28,13 @@ def test_a_sweep_of_one_run(sweeps: Sweeps) -> None:
 
 
 def controls() -> list[Any]:
-    """The variants of the plan `controls`; those of A3C start processes, so one stands for all."""
+    """The variants of the plan `controls`; those of A3C start processes."""
     specs = build_plan("controls", out=Path(), environments="minatar/breakout", seeds=1).specs
     return [
         pytest.param(
             spec,
             id=spec.label,
-            marks=[pytest.mark.slow]
-            if "a3c" in spec.agent and spec.label != "noisynet-a3c+learning-only"
-            else [],
+            marks=[pytest.mark.slow] if "a3c" in spec.agent else [],
         )
         for spec in specs
     ]
