@@ -101,7 +101,7 @@ def test_the_audit_finds_an_actor_gated_by_training(algorithm: Any) -> None:
 def test_noisy_critics_are_audited_too(noise: str) -> None:
     asked = {"noisy_critics": True, "noise": noise}
     model = make(TD3, "NoisyMlpPolicy", policy_kwargs=asked)
-    report = audit(model, updates=30)
+    report = audit(model, updates=60)
     assert report.passed, str(report)
     assert "critic.qf1.0" in report[checks.MOMENTS].evidence
 

@@ -37,19 +37,19 @@ pytestmark = pytest.mark.usefixtures("uncompiled_tianshou")
 
 @pytest.mark.parametrize("make", [noisy_dqn, noisy_rainbow])
 def test_noisy_networks_pass(make: Callable[[], Any]) -> None:
-    report = audit(make(), updates=20)
+    report = audit(make(), updates=40)
     assert report.passed, str(report)
     assert report[checks.ROWS].passed
     assert report[checks.ROLES].passed
 
 
 def test_one_environment_and_independent_noise_pass() -> None:
-    report = audit(noisy_dqn(noise="independent"), environments=1, updates=20)
+    report = audit(noisy_dqn(noise="independent"), environments=1, updates=40)
     assert report.passed, str(report)
 
 
 def test_faults_of_tianshous_layer_in_dqn() -> None:
-    report = audit(tianshou_dqn(), updates=20)
+    report = audit(tianshou_dqn(), updates=40)
     assert {*report.failures} == {
         checks.ACTING,
         checks.LEARNING,
@@ -65,7 +65,7 @@ def test_faults_of_tianshous_layer_in_dqn() -> None:
 
 
 def test_faults_of_tianshous_layer_in_rainbow() -> None:
-    report = audit(tianshou_rainbow(), updates=30)
+    report = audit(tianshou_rainbow(), updates=60)
     assert {*report.failures} == {checks.ACTING, checks.MODE, checks.ROLES, checks.SAVED}
     assert report[checks.ACTING].evidence.startswith("0 of ")
     assert "online/selector" in report[checks.ROLES].evidence

@@ -29,7 +29,7 @@ from .torchrl_training import (
 
 @pytest.mark.parametrize("options", [{}, {"double_dqn": True}, {"delay_value": False}], ids=str)
 def test_noisy_networks_pass(options: dict[str, bool]) -> None:
-    report = audit(make_loss(network(), **options), environments=3, updates=20)
+    report = audit(make_loss(network(), **options), environments=3, updates=40)
     assert report.passed, str(report)
     assert all(check.passed is not None for check in report.checks), str(report)
 
@@ -65,7 +65,7 @@ def test_a_distributional_loss_passes() -> None:
         support=torch.linspace(-1, 1, 11),
         action_space="categorical",
     )
-    report = audit(DistributionalDQNLoss(actor, gamma=0.9), updates=20)
+    report = audit(DistributionalDQNLoss(actor, gamma=0.9), updates=40)
     assert report.passed, str(report)
 
 
@@ -88,7 +88,7 @@ def test_a_deep_copy_of_a_loss_fails() -> None:
 
 def test_a_separate_policy_is_audited() -> None:
     loss, frozen = make_loss(network()), make_loss(torchrl_network()).value_network
-    assert audit(loss, loss.value_network, updates=20).passed
+    assert audit(loss, loss.value_network, updates=40).passed
     report = audit(loss, frozen, noise="factorised", updates=20)
     assert checks.FRESH in report.failures
 
@@ -96,7 +96,7 @@ def test_a_separate_policy_is_audited() -> None:
 def test_observations_follow_the_specification() -> None:
     environment = cart_pole()
     loss = make_loss(network(4, 2))
-    assert audit(loss, observation_spec=environment.observation_spec, updates=20).passed
+    assert audit(loss, observation_spec=environment.observation_spec, updates=40).passed
     images = NoisyNetwork(nn.Sequential(nn.Conv1d(1, 2, 3), nn.Flatten(-2), nn.Linear(8, 2)))
     with pytest.raises(ValueError, match=r"pass env\.observation_spec"):
         audit(make_loss(images))
@@ -104,7 +104,7 @@ def test_observations_follow_the_specification() -> None:
 
 def test_a_saved_loss_is_loaded_and_audited(tmp_path: Path) -> None:
     torch.save(make_loss(network()), tmp_path / "loss.pt")
-    report = audit(load(tmp_path / "loss.pt"), updates=20)
+    report = audit(load(tmp_path / "loss.pt"), updates=40)
     assert report.passed, str(report)
     torch.save(nn.Linear(2, 2), tmp_path / "other.pt")
     with pytest.raises(ValueError, match=r"other\.pt, got a Linear; save it with torch\.save"):
