@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import importlib.util
-import runpy
+import subprocess
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -65,15 +65,11 @@ def test_both_agents_learn_a_shallow_sea(example: ModuleType) -> None:
         assert result.greedy_return == pytest.approx(0.99), agent
 
 
-def test_the_script_prints_a_comparison(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    command = [str(EXAMPLE), "--size", "2", "--seeds", "1", "--episodes", "20"]
-    monkeypatch.setattr(sys, "argv", command)
-    runpy.run_path(str(EXAMPLE), run_name="__main__")
-    said = capsys.readouterr().out
-    assert "dqn: solved in" in said
-    assert "noisynet-dqn: solved in" in said
+def test_the_script_prints_a_comparison() -> None:
+    command = [sys.executable, str(EXAMPLE), "--size", "2", "--seeds", "1", "--episodes", "20"]
+    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    assert "dqn: solved in" in done.stdout
+    assert "noisynet-dqn: solved in" in done.stdout
 
 
 def test_the_demo_trains_compares_renders_and_reports(

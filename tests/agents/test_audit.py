@@ -29,7 +29,7 @@ from noisynet.layers import (
 SPEC = EnvironmentSpec("deep_sea/4", 3, (16,), "float32", 1, 1, 1.0)
 IMAGES = EnvironmentSpec("minatar/breakout", 3, (4, 10, 10), "uint8", 1, 1, 1.0)
 UPDATES = 20
-MORE_UPDATES = 40  # enough for faults that only statistics show
+MORE_UPDATES = 40  # enough for every statistical check
 NOISY_AGENTS = [name for name in VALUE_AGENTS if AGENT_SPECS[name].noisy]
 FEW_UPDATES = 6  # enough for faults that every update shows
 NEEDS_COMPILER = pytest.mark.skipif(
@@ -51,7 +51,7 @@ def make(
 @pytest.mark.parametrize("redraw", ["action", "update", "episode"])
 @pytest.mark.parametrize("agent", NOISY_AGENTS)
 def test_the_noisy_agents_keep_the_contract(agent: str, redraw: str) -> None:
-    report = audit_agent(make(agent, f"exploration.redraw={redraw}"), UPDATES)
+    report = audit_agent(make(agent, f"exploration.redraw={redraw}"), MORE_UPDATES)
     assert report.passed, str(report)
     assert all(check.passed is not None for check in report.checks), str(report)
 
@@ -220,7 +220,7 @@ FAULTS: dict[str, tuple[str, Callable[[], ValueAgent]]] = {
     ids=str,
 )
 def test_noise_beyond_the_gaussian_keeps_the_contract(name: str, settings: tuple[str, ...]) -> None:
-    report = audit_agent(make(name, *settings), UPDATES)
+    report = audit_agent(make(name, *settings), MORE_UPDATES)
     assert report.passed, str(report)
     assert report[checks.MOMENTS].passed
 
