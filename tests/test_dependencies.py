@@ -73,13 +73,25 @@ def test_the_layers_need_torch_and_numpy_only(tmp_path: Path) -> None:
     assert "ModuleNotFoundError" in refused.stderr
 
 
-def test_cartpole_trains_without_numba(tmp_path: Path) -> None:
+def test_every_agent_trains_without_numba(tmp_path: Path) -> None:
+    """With the compute `torch` and, as nothing else is there, `auto`."""
     arguments = [
         *("train", "noisynet-dqn", "gym/CartPole-v1", "--frames", "300", "--name", "run"),
-        *("--set", "compute=torch", "--set", "learning.starts_steps=64", "--no-tensorboard"),
+        *("--set", "learning.starts_steps=64", "--no-tensorboard"),
         *("--set", "evaluation.period_frames=300", "--set", "evaluation.frames=50"),
     ]
-    code = f"from noisynet.cli import app; app({arguments!r})"
+    code = f"""
+sys.path.insert(0, {str(ROOT / "tests")!r})
+from agents.synthetic import act_rollout, make_actor_critic_agent, make_batch, make_value_agent
+for compute in ("torch", "auto"):
+    agent = make_value_agent("noisynet-dueling", compute=compute)
+    agent.learn(make_batch())
+    worker = make_actor_critic_agent("noisynet-a3c", compute=compute)
+    worker.learn(act_rollout(worker))
+    assert agent.compute == worker.compute == "torch"
+from noisynet.cli import app
+app({arguments!r})
+"""
     ended = without({"numba", "llvmlite"}, code, tmp_path)
     assert ended.returncode == 0, ended.stderr
     assert "compute torch" in ended.stderr

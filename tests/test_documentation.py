@@ -37,8 +37,12 @@ SHORTER = {  # so that a page takes seconds
     "epoch_num_steps=10_000": "epoch_num_steps=100",
     "max_epochs=4": "max_epochs=1",
     'build_plan("classic", out=Path("runs"), seeds=1)': (
-        'build_plan("classic", out=Path("runs"), seeds=1, frames=200, environments=["deep_sea/4"])'
+        'build_plan("classic", out=Path("runs"), seeds=1, frames=200, environments=["deep_sea/4"],'
+        ' agents="noisynet-dqn")'
     ),
+    "check_noise(loss)": "check_noise(loss, updates=20)",
+    "check_noise(algorithm)": "check_noise(algorithm, updates=20)",
+    "test_step_num_episodes=10": "test_step_num_episodes=4",
 }
 SHORTER_COMMANDS = {  # the first that matches: more arguments
     "noisynet train a3c ": "--frames 100 --workers 1",

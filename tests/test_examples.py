@@ -72,13 +72,6 @@ def test_the_script_prints_a_comparison() -> None:
     assert "noisynet-dqn: solved in" in done.stdout
 
 
-def test_the_readmes_lines_of_use_run() -> None:
-    readme = (EXAMPLE.parent.parent / "README.md").read_text()
-    code = readme.split("```python\n")[1].split("```")[0]
-    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
-    assert "The noise contract is kept" in done.stdout
-
-
 def test_the_demo_trains_compares_renders_and_reports(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

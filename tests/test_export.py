@@ -42,7 +42,10 @@ def onnx_actions(model: Path, observations: Any) -> Any:
     ("name", "environment", "extra", "inputs"),
     [
         ("noisynet-dqn", "gym/CartPole-v1", "gymnasium", "float32 [batch, 4]"),
-        ("noisynet-dueling", "minatar/breakout", "minatar", "uint8 [batch, 4, 10, 10]"),
+        pytest.param(
+            *("noisynet-dueling", "minatar/breakout", "minatar", "uint8 [batch, 4, 10, 10]"),
+            marks=pytest.mark.slow,
+        ),
         ("noisynet-dqn", "atari/pong", "ale_py", "uint8 [batch, 4, 84, 84]"),
     ],
 )

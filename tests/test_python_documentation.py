@@ -66,11 +66,12 @@ def test_every_public_method_of_an_agent_is_in_the_text() -> None:
             assert f"{name}(" in TEXT or f"`{name}`" in TEXT, name
 
 
-def test_the_snippets_of_the_readme_run(folder: Path) -> None:
+def test_the_snippets_of_the_readme_run(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     text = (ROOT / "README.md").read_text()
     snippets = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
     assert len(snippets) == 2
     assert "Agent(" in snippets[1]
     for number, snippet in enumerate(snippets):
         exec(compile(snippet.replace("50_000", "500"), f"README {number}", "exec"), {})
+    assert "The noise contract is kept" in capsys.readouterr().out
     assert (folder / "agent.safetensors").exists()

@@ -298,8 +298,16 @@ def check_resumption(name: str, *settings: str, envs: int = 1, compute: str = "t
 # --- compute -------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("optimiser", ["adam", "centred-rmsprop"])
-@pytest.mark.parametrize("spec", [FLAT, CHANNELS], ids=lambda spec: spec.name)
+@pytest.mark.parametrize(
+    ("spec", "optimiser"),
+    [
+        (FLAT, "adam"),
+        (CHANNELS, "centred-rmsprop"),
+        pytest.param(FLAT, "centred-rmsprop", marks=pytest.mark.slow),
+        pytest.param(CHANNELS, "adam", marks=pytest.mark.slow),
+    ],
+    ids=lambda value: value.name if isinstance(value, Spec) else value,
+)
 @pytest.mark.parametrize("name", DISTRIBUTIONAL_AGENTS)
 def test_auto_agrees_with_plain_pytorch(name: str, spec: Spec, optimiser: str) -> None:
     settings = f"optimiser.kind={optimiser}", "optimiser.learning_rate=2.5e-5"

@@ -71,6 +71,7 @@ class DoubleQAgent:
         training = {role: stream for role, stream in self.streams.items() if role != "eval"}
         defaults: dict[str, Any] = {"target": self.target, "act": self.act, "learn": self.learn}
         defaults |= {"evaluate": self.evaluate, "generators": training, "sync": self.sync}
+        defaults["updates"] = 25  # enough samples for the statistical checks
         return audit_network(self.online, **(defaults | options))
 
 

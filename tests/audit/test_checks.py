@@ -174,7 +174,7 @@ def test_a_faulty_layer_fails_the_question_about_its_fault(
     ],
 )
 def test_faulty_layers_fail_without_an_agent(layer: type[SoundLayer], question: str) -> None:
-    report = audit_network(q_network(layer), noise="factorised")
+    report = audit_network(q_network(layer), noise="factorised", updates=40)
     assert report[question].passed is False, str(report)
 
 
@@ -353,7 +353,7 @@ def test_a_faulty_agent_fails_the_question_about_its_fault(
 
 @pytest.mark.parametrize("bias", [True, False])
 def test_sharing_one_factor_of_the_noise_fails(bias: bool) -> None:
-    report = TargetSharesOneFactor(q_network(bias=bias)).audit()
+    report = TargetSharesOneFactor(q_network(bias=bias)).audit(updates=60)
     assert report[checks.ROLES].passed is False, str(report)
 
 

@@ -63,7 +63,7 @@ def test_the_gaussian_without_f_passes() -> None:
 def test_another_distribution_than_declared_is_found(
     drawn: Distribution, declared: Distribution
 ) -> None:
-    report = audit_network(q_network(distribution=drawn), distribution=declared)
+    report = audit_network(q_network(distribution=drawn), distribution=declared, updates=40)
     assert report[checks.MOMENTS].passed is (drawn == declared), str(report)
 
 

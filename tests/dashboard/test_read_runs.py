@@ -155,7 +155,7 @@ def test_a_running_run_is_killed_when_its_process_is_gone_and_stalled_when_it_is
     tmp_path: Path, write_run: WriteRun
 ) -> None:
     folder = write_run(tmp_path / "run", "dqn", "gym/A", 0, [1.0], state="running")
-    with subprocess.Popen(["sleep", "100"]) as process:
+    with subprocess.Popen(["sleep", "20"]) as process:
         owner = {"pid": process.pid, "host": socket.gethostname(), "since": "now"}
         owner["started"] = process_start(process.pid)
         (folder / "run.owner").write_text(json.dumps(owner))

@@ -63,9 +63,10 @@ def test_the_57_games_are_the_tables_rows() -> None:
     assert len(ATARI_57) == 57
 
 
+@pytest.mark.parametrize("steps", [10, pytest.param(100, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("row", ROWS, ids=[row["game"] for row in ROWS])
 def test_each_game_has_its_actions_and_lives_and_gives_the_emulators_raw_rewards(
-    row: dict[str, str],
+    row: dict[str, str], steps: int
 ) -> None:
     with make_environment(f"atari/{row['game']}") as env:
         assert isinstance(env, AtariEnvironment)
@@ -75,7 +76,7 @@ def test_each_game_has_its_actions_and_lives_and_gives_the_emulators_raw_rewards
         assert env.lives.tolist() == [int(row["start_lives"])]
         raw = RawGame(row["game"], 3, int(env.opening_frames[0]))
         lives = int(row["start_lives"])
-        for action in random_actions(env.spec.num_actions, 100):
+        for action in random_actions(env.spec.num_actions, steps):
             step, expected = env.step(np.array([action])), raw.step(action)
             assert step.reward[0] == expected.reward
             assert step.terminated[0] == expected.over

@@ -28,14 +28,13 @@ def test_a_sweep_of_one_run(sweeps: Sweeps) -> None:
 
 
 def controls() -> list[Any]:
-    """The variants of the plan `controls`; those of A3C start processes, so two stand for all."""
+    """The variants of the plan `controls`; those of A3C start processes."""
     specs = build_plan("controls", out=Path(), environments="minatar/breakout", seeds=1).specs
-    quick = {"noisynet-a3c+acting-only", "noisynet-a3c+learning-only"}
     return [
         pytest.param(
             spec,
             id=spec.label,
-            marks=[pytest.mark.slow] if "a3c" in spec.agent and spec.label not in quick else [],
+            marks=[pytest.mark.slow] if "a3c" in spec.agent else [],
         )
         for spec in specs
     ]

@@ -37,7 +37,7 @@ from .sb3_models import (
 
 @pytest.mark.parametrize(("algorithm", "policy"), POLICIES)
 def test_noisy_policies_pass(algorithm: Any, policy: str) -> None:
-    report = check_noise(make(algorithm, policy), updates=40)
+    report = check_noise(make(algorithm, policy), updates=20)
     assert report.passed, str(report)
 
 
@@ -86,14 +86,14 @@ def test_a_layer_gated_by_training_acts_and_bootstraps_without_noise() -> None:
 
 
 def test_the_audit_finds_a_layer_gated_by_training() -> None:
-    report = audit(make(DQN, GatedPolicy), updates=40)
+    report = audit(make(DQN, GatedPolicy), updates=20)
     assert report.failures == [checks.ACTING, checks.LEARNING, checks.MODE]
     assert report[checks.MODE].evidence == "no noise in eval mode"
 
 
 @pytest.mark.parametrize("algorithm", [DDPG, TD3])
 def test_the_audit_finds_an_actor_gated_by_training(algorithm: Any) -> None:
-    report = audit(make(algorithm, GatedTD3Policy), updates=40)
+    report = audit(make(algorithm, GatedTD3Policy), updates=20)
     assert report.failures == [checks.ACTING, checks.LEARNING, checks.MODE]
 
 

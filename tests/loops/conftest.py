@@ -198,9 +198,11 @@ class Bench:
         """
         return self.warm.start(command, (number, *at) if at else (), threads).wait()
 
-    def start(self, command: Sequence[str], *stops: str | int) -> Started:
-        """Start a command; with an event and numbers, it stops (SIGSTOP) at each of them."""
-        return self.warm.start(command, (signal.SIGSTOP, *stops) if stops else ())
+    def start(
+        self, command: Sequence[str], *events: str | int, number: int = signal.SIGSTOP
+    ) -> Started:
+        """Start a command; with an event and numbers, it is sent a signal at each of them."""
+        return self.warm.start(command, (number, *events) if events else ())
 
     def popen(self, command: Sequence[str], threads: int = 1) -> subprocess.Popen[str]:
         """Start a command in a new interpreter, as a user does."""

@@ -54,6 +54,8 @@ def tracked_runs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TrackedRu
         "TRACKIO_DIR": str(stores / "trackio"),
         "MLFLOW_TRACKING_URI": (stores / "mlflow").as_uri(),
         "MLFLOW_ALLOW_FILE_STORE": "true",
+        "MLFLOW_DISABLE_TELEMETRY": "true",  # by a thread, which a fork would lose
+        "WARM_MODULES": "wandb trackio mlflow",
     }
     warm = WarmProcess(tmp_path_factory.mktemp("said"), variables)
     yield TrackedRuns(Bench(warm, tmp_path_factory.mktemp("reference")), stores)

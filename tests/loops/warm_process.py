@@ -1,14 +1,14 @@
 """A process that imports everything once and forks for each command (not a test).
 
 An interpreter with torch takes three seconds to start, and these tests start a hundred runs. The
-process reads one JSON object per line:
+process, which also imports the modules in WARM_MODULES, reads one JSON object per line:
     {"arguments": […], "output": PATH, "signal": [SIGNAL, EVENT, N, …], "threads": N} starts the
     command line and answers with its pid;
     {"wait": PID} answers with its exit status.
 
 EVENT is "files TEXT", an operation on a file whose path contains TEXT, or a function as
 "module:Class.name". The command sends itself the signal just before the Nth event, so that the
-moment is exact.
+moment is exact. Every command has a process group of its own.
 """
 
 from __future__ import annotations
@@ -20,9 +20,18 @@ import signal
 import sys
 from typing import Any, NoReturn
 
+import numpy as np
 import torch
 
 FILE_EVENTS = ("open", "os.mkdir", "os.rename", "os.remove", "os.rmdir", "os.truncate")
+
+
+def _send(number: int) -> None:
+    """Send a signal to this process; Ctrl-C in a terminal reaches its workers, too."""
+    if number == signal.SIGINT:
+        os.killpg(0, number)
+    else:
+        os.kill(os.getpid(), number)
 
 
 def _signal_at_files(number: int, text: str, moments: list[int]) -> None:
@@ -40,7 +49,7 @@ def _signal_at_files(number: int, text: str, moments: list[int]) -> None:
         if text in path:
             calls += 1
             if calls in moments:
-                os.kill(os.getpid(), number)
+                _send(number)
 
     sys.addaudithook(hook)
 
@@ -57,13 +66,14 @@ def _signal_at_calls(number: int, where: str, moments: list[int]) -> None:
         nonlocal calls
         calls += 1
         if calls in moments:
-            os.kill(os.getpid(), number)
+            _send(number)
         return original(*arguments, **keywords)
 
     setattr(owner, name, counted)
 
 
 def _run(order: dict[str, Any]) -> NoReturn:
+    os.setpgid(0, 0)
     signal.signal(signal.SIGINT, signal.default_int_handler)
     output = os.open(order["output"], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666)
     for descriptor in (1, 2):
@@ -92,13 +102,33 @@ def _run(order: dict[str, Any]) -> NoReturn:
     os._exit(code)
 
 
+def _load_kernels() -> None:
+    """The machine code of value agents, half a second of every process otherwise."""
+    from noisynet.agents import ValueAgent
+    from noisynet.config import Config, build_config
+    from noisynet.envs import EnvironmentSpec
+    from noisynet.replay import TransitionBatch
+
+    torch.set_num_threads(1)  # no thread may be there when the process forks
+    for agent in ("noisynet-dqn", "noisynet-dueling"):
+        config = build_config(agent, "deep_sea/4", settings=["network.hidden=[8]"])
+        assert isinstance(config, Config)
+        made = ValueAgent(config, EnvironmentSpec("deep_sea/4", 2, (16,), "float32", 1, 1, 1.0))
+        x, ones = np.zeros((2, 1, 16), np.float32), np.ones(2, np.float32)
+        actions = np.zeros(2, np.int64)
+        made.act(x, 0)
+        made.learn(TransitionBatch(x, actions, ones, ones, x, ones, actions))
+
+
 def main() -> None:
     """Handle orders until the other end closes."""
-    for module in ("torch._dynamo", "noisynet.loops.launch", "gymnasium", "ale_py", "minatar"):
+    modules = ["torch._dynamo", "noisynet.loops.launch", "gymnasium", "ale_py", "minatar"]
+    for module in modules + os.environ.get("WARM_MODULES", "").split():
         try:
             importlib.import_module(module)
         except ImportError:
             continue  # the test that needs it is skipped
+    _load_kernels()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the tests
     for line in sys.stdin:
         order = json.loads(line)
