@@ -26,6 +26,8 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+from noisynet.runs.lock import process_start
+
 ROOT = Path(__file__).parent.parent
 RESULTS = Path(__file__).parent / "results" / "dashboard_load.json"
 AGENTS = ("dqn", "noisynet-dqn", "dueling", "noisynet-dueling")
@@ -76,7 +78,8 @@ def write_runs(out: Path, runs: int, rows: int) -> list[Path]:
     metrics, timing = (
         b"".join(part) for part in zip(*map(rows_at, range(1, rows + 1)), strict=True)
     )
-    owner = {"pid": os.getpid(), "host": socket.gethostname(), "since": "now"}
+    started = process_start(os.getpid())
+    owner = {"pid": os.getpid(), "host": socket.gethostname(), "since": "now", "started": started}
     live = []
     for number in range(runs):
         agent, seed = AGENTS[number % len(AGENTS)], number // len(AGENTS)

@@ -19,7 +19,6 @@ from noisynet.loops.off_policy_trainer import OffPolicyTrainer
 from noisynet.loops.process import choose_threads, default_threads, prepare_process
 from noisynet.loops.run import Outcome, Run, Trainer, checkpoint_identity
 from noisynet.loops.run_log import Observer, RunLog
-from noisynet.loops.supervisor import PATIENCE_SECONDS
 from noisynet.runs import (
     CHANGEABLE_SETTINGS,
     RunDamaged,
@@ -43,7 +42,7 @@ def train(
     device: torch.device | str = "cpu",
     observers: Sequence[Observer] = (),
     stop: Callable[[], bool] = lambda: False,
-    patience_seconds: float = PATIENCE_SECONDS,
+    patience_seconds: float | None = None,
     environment: EnvironmentLike | None = None,
     keep_replay: bool = False,
 ) -> Outcome:
@@ -56,7 +55,8 @@ def train(
         observers: are notified of metrics and messages.
         stop: asked at every step, or several times a second in runs with workers; true saves the
             run and returns.
-        patience_seconds: a worker without a heartbeat for so long is restarted.
+        patience_seconds: a worker without a heartbeat for so long is restarted; None for the
+            default.
         environment: an environment object, or a function that makes one, whose `environment_name`
             the configuration has; None for the configured name. Training and evaluation share an
             object. A3C needs a function, which its processes import.
@@ -84,7 +84,7 @@ def open_run(
     device: torch.device | str = "cpu",
     observers: Sequence[Observer] = (),
     stop: Callable[[], bool] = lambda: False,
-    patience_seconds: float = PATIENCE_SECONDS,
+    patience_seconds: float | None = None,
     environment: EnvironmentLike | None = None,
     keep_replay: bool = False,
 ) -> Iterator[Run]:

@@ -29,9 +29,11 @@ from noisynet.loops.messages import (
     write_setup,
 )
 from noisynet.loops.shared_state import END, SharedState
+from noisynet.runs.provenance import available_cores
 
 PATIENCE_SECONDS: Final = 4.0
-"""Longest time between two heartbeats of a worker, which gives one at every environment step."""
+"""Longest time between two heartbeats of a worker, which gives one at every environment step, if it
+has a core; workers that share cores have as many times longer."""
 
 MAX_DEATHS_IN_A_ROW: Final = 5
 """A worker that dies so often without an update in between is not restarted."""
@@ -129,7 +131,7 @@ class Supervisor:
         make_setup: makes the setup of a worker.
         on_report: called with every roll-out.
         on_death: called with every death, before the worker is restarted.
-        patience_seconds: longest time between two heartbeats of a worker.
+        patience_seconds: longest time between two heartbeats of a worker; None for the default.
         program: what the interpreter of a worker runs. Its arguments are the supervisor's pid, the
             descriptors of channel, shared memory and setup, and the import path as JSON.
 
@@ -145,11 +147,12 @@ class Supervisor:
         *,
         on_report: Callable[[int, RolloutReport], None],
         on_death: Callable[[Death], None],
-        patience_seconds: float = PATIENCE_SECONDS,
+        patience_seconds: float | None = None,
         program: str = PROGRAM,
     ) -> None:
         self.shared, self.handles, self.program = shared, list(handles), program
-        self.patience_seconds = patience_seconds
+        self._slowdown = max(1.0, len(self.handles) / available_cores())
+        self.patience_seconds = patience_seconds or PATIENCE_SECONDS * self._slowdown
         self.failure: Death | None = None
         self._make_setup, self._on_report, self._on_death = make_setup, on_report, on_death
         self._released = False
@@ -247,9 +250,9 @@ class Supervisor:
             handle.beat, handle.beat_at = slot.heartbeat, self._awake_seconds
         allowed = self.patience_seconds
         if handle.phase is Phase.STARTING:
-            allowed = max(allowed, _STARTING_SECONDS)
+            allowed = max(allowed, _STARTING_SECONDS * self._slowdown)
         elif slot.updates + slot.dropped == handle.rollouts:
-            allowed = max(allowed, _FIRST_SECONDS)
+            allowed = max(allowed, _FIRST_SECONDS * self._slowdown)
         if self._awake_seconds - handle.beat_at > allowed:
             handle.process.kill()
             handle.process.wait()
