@@ -201,7 +201,8 @@ class WatchedRun:
             self.error = self.metrics.error or self.timing.error
         except (RunError, OSError) as error:
             self.error = str(error)  # one damaged run must not hide the others
-        self.owner = self.folder.holder() if not self.error else None
+        ended = self.status is not None and self.status.state != "running"
+        self.owner = None if self.error or ended else self.folder.holder()
         self.state = self._current_state(now)
         if follow and now - self._disk_at > _DISK_SECONDS and self.version != self._disk_version:
             self._measure_disk()
