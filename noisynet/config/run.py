@@ -98,8 +98,7 @@ class ActorCriticConfig(RunConfig):
 
     agent: ActorCriticAgentName
     workers: Annotated[Count, Field(le=512)] = paper.A3C_WORKERS
-    """The number of processes; each acts and learns on shared weights. More than the machine has
-    cores are slower together; each takes some 250 MB."""
+    """The number of processes, at most 512; each acts and learns on shared weights."""
     envs_per_worker: Count = 1
     """Environments per worker, each with its own noise sample. Learning rate, ε of RMSProp and the
     longest gradient are those of a single environment: an update of N of them moves the weights as

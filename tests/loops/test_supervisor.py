@@ -353,6 +353,26 @@ def test_a_worker_without_a_heartbeat_is_killed_and_restarted(stopped: bool) -> 
         assert watched.supervisor.handles[1].incarnation == 1
 
 
+@pytest.mark.parametrize(
+    ("workers", "given", "seconds"), [(1, None, 4.0), (2, None, 4.0), (64, None, 128.0), (64, 3, 3)]
+)
+def test_workers_that_share_cores_may_take_longer(
+    workers: int, given: float | None, seconds: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("noisynet.loops.supervisor.available_cores", lambda: 2)
+    watched = Watch(workers)
+    supervisor = Supervisor(
+        watched.shared,
+        watched.supervisor.handles,
+        watched.make_setup,
+        on_report=lambda *_: None,
+        on_death=lambda _: None,
+        patience_seconds=given,
+    )
+    assert supervisor.patience_seconds == seconds
+    watched.shared.close()
+
+
 def test_a_slow_worker_with_heartbeats_is_not_killed() -> None:
     with watch(1, fault="slow") as watched:  # a roll-out takes a second, a step 0.05
         watched.supervisor.release(10**9)
