@@ -344,7 +344,7 @@ def test_one_of_four_workers_is_killed_at_ten_random_times(bench: Bench, tmp_pat
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(3600)
+@pytest.mark.timeout(7200)
 def test_sixty_four_workers_train_evaluate_stop_and_resume(
     bench: Bench, tmp_path: Path, record_property: Any
 ) -> None:
@@ -352,15 +352,15 @@ def test_sixty_four_workers_train_evaluate_stop_and_resume(
     arguments = bench.command("a3c two workers", tmp_path, "--frames", "100M", "--workers", "64")
     at = arguments.index("--patience")
     del arguments[at : at + 2]  # the default
-    arguments += ["--set", "evaluation.period_frames=20000"]
-    arguments += ["--set", "checkpoint_period_frames=10000"]
+    arguments += ["--set", "evaluation.period_frames=10000"]
+    arguments += ["--set", "checkpoint_period_frames=5000"]
     steps = 0
     for resumed in (False, True):
         began = time.monotonic()
         run = Watched(arguments, workers=64)
-        shared = run.until_each_has_updated(1500)
+        shared = run.until_each_has_updated(3000)
         record_property("seconds until each has updated", round(time.monotonic() - began))
-        run.until(lambda: shared.steps > steps + 40_000, 1500)  # noqa: B023
+        run.until(lambda: shared.steps > steps + 20_000, 3000)  # noqa: B023
         record_property("memory in MB", round(run.memory_mb()))
         workers = run.children()
         began = time.monotonic()
@@ -371,12 +371,12 @@ def test_sixty_four_workers_train_evaluate_stop_and_resume(
         assert ("resuming from frame" in said) == resumed
         until_gone(workers)
         checkpoint = bench.newest(tmp_path / "run")
-        assert checkpoint.step == shared.steps > steps + 40_000
+        assert checkpoint.step == shared.steps > steps + 20_000
         assert [worker["deaths"] for worker in checkpoint.state["workers"]] == [0] * 64
         steps = checkpoint.step
     rows = read_metrics(tmp_path / "run" / "metrics.jsonl")
     evaluated = [row["frames"] for row in rows if row["kind"] == "evaluation"]
-    assert len(evaluated) == steps // 20_000
+    assert len(evaluated) == steps // 10_000
     assert all(bool(tensor.isfinite().all()) for tensor in checkpoint.tensors.values())
 
 
