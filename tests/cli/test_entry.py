@@ -71,7 +71,7 @@ FULL = (
     "mount -t tmpfs -o size=4k tmpfs /dev/shm && "
     "! cat /dev/zero >/dev/shm/full && ! echo more >/dev/shm/more"
 )
-READ_ONLY = 'mount --bind "$HOME" "$HOME" && mount -o remount,ro,bind "$HOME" && ! : >"$HOME/new"'
+READ_ONLY = 'mount --bind "$HOME" "$HOME" && mount -o remount,ro,bind "$HOME" && ! touch "$HOME/new"'
 
 
 def call_with_mounts(mounts: str, *arguments: str, **surroundings: str) -> tuple[int, str]:
