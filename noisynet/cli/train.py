@@ -51,9 +51,7 @@ def train(
     ] = None,
     patience: Annotated[
         float | None,
-        typer.Option(
-            help="Seconds without a step after which a worker is restarted; 4 with a core."
-        ),
+        typer.Option(help="Seconds without a step after which a worker is restarted; 4."),
     ] = None,
     device: Device = "auto",
     tensorboard: TensorBoard = True,
@@ -82,7 +80,7 @@ def train(
     folder_path = out / (name or default_name)
     from noisynet.agents import NonFiniteLoss
     from noisynet.envs import EnvironmentFailed
-    from noisynet.loops import open_run_folder, try_build
+    from noisynet.loops import PATIENCE_SECONDS, open_run_folder, try_build
     from noisynet.loops import train as train_run
     from noisynet.runs import EXIT_LOCKED, RunError, RunFolder, RunLocked
     from noisynet.runs.stop_signals import stop_on_signals
@@ -107,7 +105,7 @@ def train(
                     device=chosen_device,
                     observers=observers,
                     stop=stop,
-                    patience_seconds=patience,
+                    patience_seconds=patience or PATIENCE_SECONDS,
                     keep_replay=keep_replay,
                 )
     if not outcome.finished:

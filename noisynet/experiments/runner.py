@@ -11,13 +11,20 @@ from noisynet.experiments.display import Display
 from noisynet.experiments.job import Job, JobState
 from noisynet.experiments.plan import Plan, RunSpec
 from noisynet.experiments.process import LocalProcess, Process, ProcessOptions
-from noisynet.runs.provenance import available_cores
 from noisynet.runs.stop_signals import StopRequest
 
 if TYPE_CHECKING:
     from noisynet.experiments.search import Study
 
 _POLL_SECONDS: Final = 0.1
+
+
+def available_cores() -> int:
+    """How many cores this process may use."""
+    try:
+        return len(os.sched_getaffinity(0))
+    except AttributeError:  # not Linux
+        return os.cpu_count() or 1
 
 
 class Runner:

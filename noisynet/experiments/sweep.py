@@ -20,8 +20,7 @@ from noisynet.experiments.plan import Plan
 from noisynet.experiments.plan_file import PlanError
 from noisynet.experiments.process import ProcessOptions
 from noisynet.experiments.progress import config_conflict
-from noisynet.experiments.runner import Runner
-from noisynet.runs.provenance import available_cores
+from noisynet.experiments.runner import Runner, available_cores
 from noisynet.runs.stop_signals import stop_on_signals
 
 if TYPE_CHECKING:

@@ -16,9 +16,10 @@ if TYPE_CHECKING:
     from noisynet.loops.off_policy import OffPolicyLoop
     from noisynet.loops.run import Outcome, Run
     from noisynet.loops.run_log import Observer
-    from noisynet.loops.supervisor import Health, Phase
+    from noisynet.loops.supervisor import PATIENCE_SECONDS, Health, Phase
 
 __all__ = [
+    "PATIENCE_SECONDS",
     "FinishedEpisode",
     "Health",
     "Observer",
@@ -43,6 +44,6 @@ __getattr__ = lazy_attributes(
         "off_policy": ["OffPolicyLoop"],
         "run": ["Outcome", "Run"],
         "run_log": ["Observer"],
-        "supervisor": ["Health", "Phase"],
+        "supervisor": ["PATIENCE_SECONDS", "Health", "Phase"],
     },
 )

@@ -19,7 +19,7 @@ from noisynet.loops.episodes import FinishedEpisode
 from noisynet.loops.messages import RolloutReport, WorkerSetup, decode_snapshot, encode_snapshot
 from noisynet.loops.run_log import RunLog
 from noisynet.loops.shared_state import SharedState
-from noisynet.loops.supervisor import PROGRAM, Death, Supervisor, WorkerHandle
+from noisynet.loops.supervisor import PATIENCE_SECONDS, PROGRAM, Death, Supervisor, WorkerHandle
 from noisynet.runs import RunError, RunFolder
 from noisynet.runs.files import open_file
 from noisynet.state_dicts import add_prefix, strip_prefix
@@ -66,7 +66,7 @@ class AsyncTrainer:
         spec: EnvironmentSpec,
         folder: RunFolder,
         log: RunLog,
-        patience_seconds: float | None = None,
+        patience_seconds: float = PATIENCE_SECONDS,
         environment: EnvironmentLike | None = None,
     ) -> None:
         self.agent, self.spec, self.log, self.config = agent, spec, log, agent.config

@@ -20,6 +20,7 @@ from noisynet.loops.off_policy_trainer import OffPolicyTrainer
 from noisynet.loops.process import choose_threads, default_threads, prepare_process
 from noisynet.loops.run import Outcome, Run, Trainer, checkpoint_identity
 from noisynet.loops.run_log import Observer, RunLog
+from noisynet.loops.supervisor import PATIENCE_SECONDS
 from noisynet.runs import (
     CHANGEABLE_SETTINGS,
     RunDamaged,
@@ -43,7 +44,7 @@ def train(
     device: torch.device | str = "cpu",
     observers: Sequence[Observer] = (),
     stop: Callable[[], bool] = lambda: False,
-    patience_seconds: float | None = None,
+    patience_seconds: float = PATIENCE_SECONDS,
     environment: EnvironmentLike | None = None,
     keep_replay: bool = False,
 ) -> Outcome:
@@ -56,8 +57,7 @@ def train(
         observers: are notified of metrics and messages.
         stop: asked at every step, or several times a second in runs with workers; true saves the
             run and returns.
-        patience_seconds: a worker without a heartbeat for so long is restarted; None for the
-            default.
+        patience_seconds: a worker without a heartbeat for so long is restarted.
         environment: an environment object, or a function that makes one, whose `environment_name`
             the configuration has; None for the configured name. Training and evaluation share an
             object. A3C needs a function, which its processes import.
@@ -85,7 +85,7 @@ def open_run(
     device: torch.device | str = "cpu",
     observers: Sequence[Observer] = (),
     stop: Callable[[], bool] = lambda: False,
-    patience_seconds: float | None = None,
+    patience_seconds: float = PATIENCE_SECONDS,
     environment: EnvironmentLike | None = None,
     keep_replay: bool = False,
 ) -> Iterator[Run]:

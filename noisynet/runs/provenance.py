@@ -26,14 +26,6 @@ def describe_machine(device: str) -> dict[str, Any]:
     }
 
 
-def available_cores() -> int:
-    """How many cores this process may use."""
-    try:
-        return len(os.sched_getaffinity(0))
-    except AttributeError:  # not Linux
-        return os.cpu_count() or 1
-
-
 def format_bytes(count: int) -> str:
     """Format a size: 1.4 MB, 7.2 GB."""
     return f"{count / 1e9:.1f} GB" if count >= 1e9 else f"{count / 1e6:.1f} MB"

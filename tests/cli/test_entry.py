@@ -71,7 +71,9 @@ FULL = (
     "mount -t tmpfs -o size=4k tmpfs /dev/shm && "
     "! cat /dev/zero >/dev/shm/full && ! echo more >/dev/shm/more"
 )
-READ_ONLY = 'mount --bind "$HOME" "$HOME" && mount -o remount,ro,bind "$HOME" && ! touch "$HOME/new"'
+READ_ONLY = (
+    'mount --bind "$HOME" "$HOME" && mount -o remount,ro,bind "$HOME" && ! touch "$HOME/new"'
+)
 
 
 def call_with_mounts(mounts: str, *arguments: str, **surroundings: str) -> tuple[int, str]:
@@ -86,7 +88,15 @@ def call_with_mounts(mounts: str, *arguments: str, **surroundings: str) -> tuple
 def test_workers_train_with_a_full_dev_shm(tmp_path: Path) -> None:
     """What they share is in anonymous files, which that disk does not limit."""
     arguments = ["train", "a3c", "gym/CartPole-v1", "--frames", "200", "--workers", "2"]
-    arguments += ["--no-tensorboard", "--set", "evaluation.frames=20", "--name", "run"]
+    arguments += [
+        "--patience",
+        "60",
+        "--no-tensorboard",
+        "--set",
+        "evaluation.frames=20",
+        "--name",
+        "run",
+    ]
     status, said = call_with_mounts(FULL, *arguments, "--out", str(tmp_path))
     assert status == 0, said
     assert "died" not in said
