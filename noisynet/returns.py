@@ -26,10 +26,11 @@ def n_step_returns(
     Returns:
         [T, N].
     """
+    if truncated is not None and truncated_value is None:
+        raise ValueError("expected truncated_value, the values of truncated steps, got None")
     returns, value = [], bootstrap
     for t in reversed(range(len(reward))):
-        if truncated is not None:
-            assert truncated_value is not None, "truncated steps need their values"
+        if truncated is not None and truncated_value is not None:
             value = torch.where(truncated[t], truncated_value[t], value)
         value = reward[t] + discount[t] * value  # Q ← r_i + γQ
         returns.append(value)

@@ -175,6 +175,16 @@ def test_nothing_prints_but_the_command_line(path: Path) -> None:
             assert node.func.id != "print", f"print at line {node.lineno}"
 
 
+@pytest.mark.parametrize("path", MODULES, ids=module_name)
+def test_asserts_tell_types_only(path: Path) -> None:
+    """`python -O` removes them: `assert isinstance(…)` and `assert … is not None` are for mypy."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Assert):
+            assert re.match(r"isinstance\(|[\w.]+ is not None$", ast.unparse(node.test)), (
+                node.lineno
+            )
+
+
 def test_no_module_is_a_drawer() -> None:
     drawers = {"utils", "util", "common", "misc", "base", "helpers"}
     assert not [path for path in MODULES if path.stem in drawers]

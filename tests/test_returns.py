@@ -60,5 +60,5 @@ def test_environments_are_independent() -> None:
 
 
 def test_truncated_steps_need_their_values() -> None:
-    with pytest.raises(AssertionError, match="truncated steps need their values"):
+    with pytest.raises(ValueError, match="expected truncated_value"):
         n_step_returns(column(1), column(1), torch.zeros(1), column(1).bool())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import nn
@@ -50,6 +50,22 @@ def choose_device(name: str, settings: config.Config | config.ActorCriticConfig)
             f"device: expected auto, cpu or a device of this machine, got {name!r}: {error}"
         ) from error
     return name
+
+
+def cache_note(compute: Compute) -> str | None:
+    """What to tell a user whose kernels are compiled in every process; None if they are cached."""
+    if compute != "kernels":
+        return None
+    from noisynet.kernels import rmsprop
+
+    kernel: Any = rmsprop.centred_rmsprop
+    if kernel.stats.cache_path is not None:
+        return None
+    return (
+        "compiled kernels cannot be stored: neither the installation nor your cache folder can be "
+        "written. Every process compiles them, for about a minute; to avoid that, set "
+        "NUMBA_CACHE_DIR to a folder that can be written, or compute=torch"
+    )
 
 
 def use_kernels(network: nn.Module) -> None:

@@ -97,8 +97,8 @@ class ActorCriticConfig(RunConfig):
     """A run of A3C, plain or noisy."""
 
     agent: ActorCriticAgentName
-    workers: Count = paper.A3C_WORKERS
-    """The number of processes; each acts and learns on shared weights."""
+    workers: Annotated[Count, Field(le=512)] = paper.A3C_WORKERS
+    """The number of processes, at most 512; each acts and learns on shared weights."""
     envs_per_worker: Count = 1
     """Environments per worker, each with its own noise sample. Learning rate, ε of RMSProp and the
     longest gradient are those of a single environment: an update of N of them moves the weights as

@@ -1,7 +1,8 @@
 """Follows run folders: reads what has changed since the last look, in bounded time and memory.
 
-Nothing is written, locked or followed through symbolic links. The logs of a run are read once, from
-where the last look ended; of long ones every n-th row is kept.
+Files are opened and checked as everywhere (`noisynet.runs`): nothing is written, locked or followed
+through symbolic links. The logs of a run are read once, from where the last look ended; of long
+ones every n-th row is kept.
 """
 
 from __future__ import annotations
@@ -10,75 +11,41 @@ import hashlib
 import json
 import math
 import os
-import stat
 import time
 from array import array
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from itertools import islice
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
-from pydantic import BaseModel, Field, ValidationError
-
 from noisynet.reports.agents import NOT_SETTINGS
-from noisynet.runs import Owner, RunDamaged, RunError, RunFolder, find_run_folders
+from noisynet.runs import Owner, RunDamaged, RunError, RunFolder, Unreadable, find_run_folders
+from noisynet.runs import read_run as read_folder
 from noisynet.runs.encoding import flatten
-from noisynet.runs.files import storage_errors
-from noisynet.runs.lock import signature_path
+from noisynet.runs.files import open_file, storage_errors
+from noisynet.runs.reading import (
+    EvaluationRow,
+    Line,
+    StoredConfig,
+    StoredStatus,
+    TimingRow,
+    TrainRow,
+    decode_rows,
+    kind_of_row,
+)
 
 POINTS: Final = 250
 """A series has at most twice as many points: a plot cannot show more."""
 
 _CHUNK_BYTES: Final = 1 << 20
-_SMALL_BYTES: Final = 4 << 20  # config.json has kilobytes
 _LOG_BYTES: Final = 8192
 _MOST_LAYERS: Final = 50
-_MOST_FRAMES: Final = 10**15
 _SEARCH_SECONDS: Final = 5.0
 _DISK_SECONDS: Final = 60.0
 _SILENT_SECONDS: Final = 120.0
 _HIDDEN: Final = frozenset(NOT_SETTINGS) - {"environment_options", "max_episode_frames"}
 _Row = TypeVar("_Row")
-_TRAIN: Final = b'{"kind":"train"'
-_EVALUATION: Final = b'{"kind":"evaluation"'
-
-
-class _Header(BaseModel):
-    """What every config.json has."""
-
-    agent: str
-    environment: str
-    seed: int
-    frames: int = Field(gt=0, le=_MOST_FRAMES)
-
-
-class _Status(BaseModel):
-    """What status.json has; nothing before the first checkpoint."""
-
-    state: str = "new"
-    frames: int = Field(default=0, ge=0, le=_MOST_FRAMES)
-    score: float | None = None
-    reason: str = ""
-
-
-def check_regular(path: Path, most_bytes: int | None = None) -> None:
-    """Raise `RunError` if a path goes through a symbolic link, or is no file of a sensible size.
-
-    `path.parent` has to be absolute. A missing file is allowed.
-    """
-    if os.path.realpath(path.parent) != str(path.parent) or path.is_symlink():
-        raise RunError(
-            f"{path} is or is below a symbolic link, which the dashboard does not follow"
-        )
-    try:
-        found = path.stat()
-    except FileNotFoundError:
-        return
-    except OSError as error:
-        raise RunError(f"cannot read {path}: {error.strerror}") from error
-    if not stat.S_ISREG(found.st_mode):
-        raise RunError(f"expected a file at {path}, got something else; move it away")
-    if most_bytes is not None and found.st_size > most_bytes:
-        raise RunError(f"expected at most {most_bytes:,} bytes in {path}, got {found.st_size:,}")
 
 
 class Samples:
@@ -103,27 +70,21 @@ class Samples:
         self._rows += len(rows)
         return rows[first :: self._every]
 
-    def add(self, x: float, values: Mapping[str, Any]) -> None:
-        """Add a picked row; values that are no numbers count as missing."""
+    def add(self, x: float, values: Mapping[str, float | None]) -> None:
+        """Add a picked row."""
         for name in values:
             if name not in self.columns:
                 self.columns[name] = array("d", [math.nan] * len(self.x))
         self.x.append(x)
         for name, column in self.columns.items():
-            column.append(number(values.get(name)))
+            value = values.get(name)
+            column.append(math.nan if value is None else value)
 
     def drop_from(self, x: float) -> None:
         """Drop the points at `x` and later."""
         while self.x and self.x[-1] >= x:
             for column in (self.x, *self.columns.values()):
                 column.pop()
-
-
-def number(value: Any) -> float:
-    """A number of a log as float; NaN for anything else."""
-    if type(value) is float:
-        return value
-    return float(value) if type(value) is int and abs(value) < 1e300 else math.nan
 
 
 class LogReader:
@@ -136,27 +97,23 @@ class LogReader:
 
     def __init__(self, path: Path) -> None:
         self.path, self.behind, self.error = path, False, ""
-        self._offset, self._last = 0, b""
+        self._offset, self._number, self._last = 0, 0, b""
 
-    def read(self) -> tuple[bool, list[bytes]]:
+    def read(self) -> tuple[bool, list[Line]]:
         """Return whether the file is read from its start again, and the next whole lines.
 
         It is after an error, and where it was cut back or rewritten: a resumed run cuts its log
         back to the checkpoint.
         """
-        check_regular(self.path)
-        try:
-            with storage_errors("read", self.path):
-                descriptor = os.open(self.path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
-        except RunError as error:
-            if isinstance(error.__cause__, FileNotFoundError):
-                return False, []
-            raise
+        if not os.path.lexists(self.path):
+            return False, []
+        with storage_errors("read", self.path):
+            descriptor = open_file(self.path)
         try:
             before = os.pread(descriptor, len(self._last), self._offset - len(self._last))
             restarted = bool(self.error) or before != self._last
             if restarted:
-                self._offset, self._last = 0, b""
+                self._offset, self._number, self._last = 0, 0, b""
             data = os.pread(descriptor, _CHUNK_BYTES, self._offset)
         finally:
             os.close(descriptor)
@@ -164,20 +121,10 @@ class LogReader:
         self.behind = len(data) == _CHUNK_BYTES
         if self.behind and not end:
             raise RunDamaged(f"{self.path} has a line of more than {_CHUNK_BYTES:,} bytes")
-        self._offset += end
+        lines = list(enumerate(data[:end].split(b"\n")[:-1], self._number + 1))
+        self._offset, self._number = self._offset + end, self._number + len(lines)
         self._last = (self._last + data[:end])[-256:]
-        return restarted, data[:end].split(b"\n")[:-1]
-
-
-def _decode(lines: Sequence[bytes], path: Path) -> list[dict[str, Any]]:
-    """Rows of a log, decoded together: faster than one by one."""
-    try:
-        rows = json.loads(b"[" + b",".join(lines) + b"]")
-    except (ValueError, RecursionError) as error:
-        raise RunDamaged(f"{path} has a row that is not JSON ({error})") from error
-    if not all(isinstance(row, dict) for row in rows):
-        raise RunDamaged(f"{path} has a row that is not a JSON object")
-    return list(rows)
+        return restarted, lines
 
 
 class WatchedRun:
@@ -191,7 +138,10 @@ class WatchedRun:
         error: why the folder cannot be read, empty if it can.
         state: as in status.json; killed if it says running and no process holds the lock; stalled
             if a running process has been silent for too long; unreadable.
-        settings: of the configuration, those that runs of one agent must share to be averaged.
+        config: what every run has; of no agent before it was read.
+        status: of the newest checkpoint; None before the first.
+        flat_config: all of config.json but `made_by`, by dotted key.
+        settings: those of them that runs of one agent must share to be averaged.
         evaluations: scores by noise mode; `training` has return, loss and Σ̄ by layer; `clock` has
             hours and steps per second.
     """
@@ -201,11 +151,10 @@ class WatchedRun:
         self.key = hashlib.blake2s(os.fsencode(path), digest_size=8).hexdigest()
         self.path, self.name, self.folder = path, name, RunFolder(path)
         self.version, self.error, self.state = 0, "", "new"
-        self.header = _Header.model_construct(agent="", environment="", seed=0, frames=0)
-        self.status = _Status()
+        self.config = StoredConfig.model_construct(agent="", environment="", seed=0, frames=0)
+        self.status: StoredStatus | None = None
         self.flat_config: dict[str, Any] = {}
         self.settings: tuple[tuple[str, str], ...] = ()
-        self.made_by: list[dict[str, Any]] = []
         self.owner: Owner | None = None
         self.disk_bytes, self.changed_at = 0, 0.0
         self._signatures: dict[Path, tuple[int, int, int]] = {}
@@ -217,7 +166,7 @@ class WatchedRun:
 
     def _start_metrics(self) -> None:
         self.evaluations: dict[str, Samples] = {}
-        self.training, self.latest = Samples(), dict[str, Any]()
+        self.training, self._newest_frames = Samples(), 0
 
     def _start_timing(self) -> None:
         self.clock, self.seconds, self.longest_seconds = Samples(), 0.0, 0.0
@@ -230,16 +179,14 @@ class WatchedRun:
     @property
     def frames(self) -> int:
         """Frames so far: those of the newest row, or of the newest checkpoint."""
-        newest = number(self.latest.get("frames"))
-        return max(self.status.frames, int(newest) if math.isfinite(newest) else 0)
+        return max(self.status.frames if self.status else 0, self._newest_frames)
 
     def log_tail(self) -> str:
         """The end of the log that a sweep writes beside the folder; empty if there is none."""
         path = self.path.with_name(f"{self.path.name}.log")
         if self._is_root or not os.path.lexists(path):  # only what is below RUNS is shown
             return ""
-        check_regular(path)
-        with storage_errors("read", path), path.open("rb") as file:
+        with storage_errors("read", path), open(open_file(path), "rb") as file:  # noqa: PTH123
             file.seek(max(0, file.seek(0, 2) - _LOG_BYTES))
             return file.read(_LOG_BYTES).decode("utf-8", "replace")
 
@@ -252,12 +199,10 @@ class WatchedRun:
                 self._follow(self.metrics, self._start_metrics, self._add_metrics)
                 self._follow(self.timing, self._start_timing, self._add_timing)
             self.error = self.metrics.error or self.timing.error
-        except ValidationError as error:
-            wrong = [f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in error.errors()]
-            self.error = f"{self.path} has no configuration or status of a run: {'; '.join(wrong)}"
-        except (RunError, OSError, ValueError, TypeError, RecursionError) as error:
+        except (RunError, OSError) as error:
             self.error = str(error)  # one damaged run must not hide the others
-        self.owner = self._holder() if not self.error else None
+        ended = self.status is not None and self.status.state != "running"
+        self.owner = None if self.error or ended else self.folder.holder()
         self.state = self._current_state(now)
         if follow and now - self._disk_at > _DISK_SECONDS and self.version != self._disk_version:
             self._measure_disk()
@@ -278,23 +223,22 @@ class WatchedRun:
         return changed
 
     def _read_small_files(self) -> None:
-        if self._has_changed(self.folder.config_path) or self.error:
-            check_regular(self.folder.config_path, _SMALL_BYTES)
-            config, makers = self.folder.read_config(), self.folder.read_made_by()
-            self.header = _Header.model_validate(config)
-            self.flat_config = flatten(config)
-            self.settings = tuple(
-                (key, json.dumps(value))
-                for key, value in sorted(self.flat_config.items())
-                if key.partition(".")[0] not in _HIDDEN
-            )
-            self.made_by = [flatten(one) for one in makers]
-        if self._has_changed(self.folder.status_path) or self.error:
-            check_regular(self.folder.status_path, _SMALL_BYTES)
-            self.status = _Status.model_validate(self.folder.read_status() or {})
+        changed = [self._has_changed(p) for p in (self.folder.config_path, self.folder.status_path)]
+        if not any(changed) and not self.error:
+            return
+        record = read_folder(self.path)
+        if isinstance(record, Unreadable):
+            raise RunDamaged(record.reason)
+        self.config, self.status = record.config, record.status
+        self.flat_config = flatten(record.settings)
+        self.settings = tuple(
+            (key, json.dumps(value))
+            for key, value in sorted(self.flat_config.items())
+            if key.partition(".")[0] not in _HIDDEN
+        )
 
     def _follow(
-        self, log: LogReader, start: Callable[[], None], add: Callable[[Sequence[bytes]], None]
+        self, log: LogReader, start: Callable[[], None], add: Callable[[Sequence[Line]], None]
     ) -> None:
         """Read on in a log; an error stays until the file changes, which is then read again."""
         if not (self._has_changed(log.path) or log.behind):
@@ -308,57 +252,45 @@ class WatchedRun:
         except RunError as error:
             log.error, log.behind = str(error), False
 
-    def _add_metrics(self, lines: Sequence[bytes]) -> None:
+    def _add_metrics(self, lines: Sequence[Line]) -> None:
         """Decode the rows that are kept, and the last one; a long run has 100,000 rows."""
-        train = [line for line in lines if line.startswith(_TRAIN)]
+        kinds = [kind_of_row(self.metrics.path, *line) for line in lines]
+        train = [line for line, kind in zip(lines, kinds, strict=True) if kind == "train"]
+        evaluations = [
+            line for line, kind in zip(lines, kinds, strict=True) if kind == "evaluation"
+        ]
         kept = self.training.pick(train)
-        rows = _decode([*kept, *train[-1:]], self.metrics.path)
+        rows = decode_rows(TrainRow, self.metrics.path, [*kept, *train[-1:]])
         for row in rows[: len(kept)]:
-            sigma = row.get("sigma")
-            layers = list(sigma.items())[:_MOST_LAYERS] if isinstance(sigma, dict) else []
-            values = {"return": row.get("score_mean_100"), "loss": row.get("loss")}
-            values |= {f"Σ̄ {name}": value for name, value in layers}
-            if math.isfinite(frames := number(row.get("frames"))):
-                self.training.add(frames, values)
-        if train:
-            self.latest = rows[-1]
-        evaluations = [line for line in lines if line.startswith(_EVALUATION)]
-        rows = _decode(evaluations, self.metrics.path)
+            means = row.model_extra or {}
+            values = {"return": means.get("score_mean_100"), "loss": means.get("loss")}
+            layers = islice((row.sigma or {}).items(), _MOST_LAYERS)
+            self.training.add(row.frames, values | {f"Σ̄ {name}": value for name, value in layers})
+        if rows:
+            self._newest_frames = rows[-1].frames
+        evaluated = decode_rows(EvaluationRow, self.metrics.path, evaluations)
         for mode in ("on", "off"):
-            of_mode = [row for row in rows if row.get("noise") == mode]
+            of_mode = [row for row in evaluated if row.noise == mode]
             samples = self.evaluations.setdefault(mode, Samples()) if of_mode else Samples()
-            for row in samples.pick(of_mode):
-                if math.isfinite(frames := number(row.get("frames"))):
-                    samples.add(frames, {"score": row.get("score")})
+            for one in samples.pick(of_mode):
+                samples.add(one.frames, {"score": one.score})
 
-    def _add_timing(self, lines: Sequence[bytes]) -> None:
+    def _add_timing(self, lines: Sequence[Line]) -> None:
         train = []
-        for row in _decode(lines, self.timing.path):
-            seconds, frames = number(row.get("seconds")), number(row.get("frames"))
-            if math.isfinite(seconds) and math.isfinite(frames):
-                self.seconds += seconds
-                self.longest_seconds = max(self.longest_seconds, seconds)
-                if row.get("kind") == "train":  # the time of evaluations counts from the next row
-                    train.append((frames, self.seconds / 3600, row.get("steps_per_second")))
+        for row in decode_rows(TimingRow, self.timing.path, lines):
+            self.seconds += row.seconds
+            self.longest_seconds = max(self.longest_seconds, row.seconds)
+            if row.kind == "train":  # the time of evaluations counts from the next row
+                train.append((row.frames, self.seconds / 3600, row.steps_per_second))
         for frames, hours, speed in self.clock.pick(train):
             self.clock.drop_from(frames)  # a resumed run repeats frames, and its time goes on
             self.clock.add(frames, {"hours": hours, "steps per second": speed})
 
-    def _holder(self) -> Owner | None:
-        owner_file = signature_path(self.path / "run.lock")
-        if not os.path.lexists(owner_file):
-            return None
-        try:
-            check_regular(owner_file, _SMALL_BYTES)
-            return self.folder.holder()
-        except (RunError, OSError, TypeError, OverflowError):
-            return None
-
     def _current_state(self, now: float) -> str:
         if self.error:
             return "unreadable"
-        if self.status.state != "running":
-            return self.status.state
+        if self.status is None or self.status.state != "running":
+            return self.status.state if self.status else "new"
         if self.owner is None:
             return "killed"
         # An evaluation writes no rows; before the first one, nothing is known about its length.
@@ -371,10 +303,8 @@ class WatchedRun:
         total = 0
         for parent, _, names in os.walk(self.path):
             for name in names:
-                try:
+                with suppress(OSError):  # removed meanwhile
                     total += os.lstat(os.path.join(parent, name)).st_blocks * 512  # noqa: PTH118
-                except OSError:
-                    continue  # removed meanwhile
         self.version += total != self.disk_bytes
         self.disk_bytes = total
 

@@ -14,9 +14,10 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from noisynet.dashboard.read_runs import Runs, Samples, WatchedRun, number
+from noisynet.dashboard.read_runs import Runs, Samples, WatchedRun
 from noisynet.reports.agents import AGENTS, STYLES, settings_difference
 from noisynet.runs import RunError
+from noisynet.runs.encoding import flatten
 
 Floats = NDArray[np.float64]
 
@@ -33,13 +34,13 @@ def runs_view(runs: Runs) -> dict[str, Any]:
 def _row(run: WatchedRun) -> dict[str, Any]:
     return {
         "name": run.name,
-        "agent": run.header.agent,
-        "environment": run.header.environment,
-        "seed": run.header.seed,
+        "agent": run.config.agent,
+        "environment": run.config.environment,
+        "seed": run.config.seed,
         "state": run.state,
-        "reason": run.error or run.status.reason,
+        "reason": run.error or (run.status and run.status.reason) or "",
         "frames": run.frames,
-        "of": run.header.frames,
+        "of": run.config.frames,
         "speed": _newest_speed(run),
         "left": _seconds_left(run),
         "score": _finite(_score(run)),
@@ -51,8 +52,10 @@ def _row(run: WatchedRun) -> dict[str, Any]:
 
 def _score(run: WatchedRun) -> float:
     """The score of the newest evaluation; the status of a failed run has none."""
+    if run.status and run.status.score is not None:
+        return run.status.score
     evaluated = [one.columns["score"][-1] for one in run.evaluations.values() if one.x]
-    return number(run.status.score) if run.status.score is not None else [*evaluated, math.nan][0]
+    return [*evaluated, math.nan][0]
 
 
 def _newest_speed(run: WatchedRun) -> float | None:
@@ -67,7 +70,7 @@ def _seconds_left(run: WatchedRun) -> float | None:
         return None
     middle = len(x) // 2 if len(x) > 4 else 0
     frames, spent = x[-1] - x[middle], hours[-1] - hours[middle]
-    left = max(0, run.header.frames - run.frames)
+    left = max(0, run.config.frames - run.frames)
     return round(3600 * spent / frames * left) if frames > 0 else None
 
 
@@ -85,7 +88,7 @@ def run_view(run: WatchedRun) -> dict[str, Any]:
         f"noise {mode}" if len(run.evaluations) > 1 else "score": (found, "score")
         for mode, found in sorted(run.evaluations.items(), reverse=True)
     }
-    colours = (_colour(run.header.agent), "#555555")
+    colours = (_colour(run.config.agent), "#555555")
     sigma = {name: (training, name) for name in training.columns if name.startswith("Σ̄")}
     return {
         "row": _row(run),
@@ -95,7 +98,11 @@ def run_view(run: WatchedRun) -> dict[str, Any]:
         "sigma": _chart("Σ̄ by layer", sigma, _LAYER_COLOURS),
         "speed": _chart("Steps per second", {"steps/s": (clock, "steps per second")}, colours),
         "settings": [[key, json.dumps(value)] for key, value in run.flat_config.items()],
-        "made_by": [[key, json.dumps(v)] for made in run.made_by for key, v in made.items()],
+        "made_by": [
+            [key, json.dumps(value)]
+            for maker in run.config.made_by
+            for key, value in flatten(maker.model_dump()).items()
+        ],
         "log": _log(run),
     }
 
@@ -142,9 +149,9 @@ def compare_view(runs: Runs, environment: str, noise: str, unit: str) -> dict[st
         noise: evaluations with noise "on" or "off"; agents without noise have only one mode.
         unit: of the x axis, "frames" or "hours" of training and evaluation.
     """
-    names = sorted({run.header.environment for run in runs.by_key.values()} - {""})
+    names = sorted({run.config.environment for run in runs.by_key.values()} - {""})
     chosen = environment if environment in names else next(iter(names), None)
-    groups = _groups([run for run in runs.by_key.values() if run.header.environment == chosen])
+    groups = _groups([run for run in runs.by_key.values() if run.config.environment == chosen])
     curves = {
         name: [curve for run in group if (curve := _curve(run, noise, unit)) is not None]
         for name, group in groups.items()
@@ -155,7 +162,7 @@ def compare_view(runs: Runs, environment: str, noise: str, unit: str) -> dict[st
         grid = np.linspace(0.0, grid[-1], GRID_POINTS) if len(grid) else grid
     lines, table, used = [], [], Counter[str]()
     for name, group in groups.items():
-        agent = group[0].header.agent
+        agent = group[0].config.agent
         used[agent] += 1
         style = {"name": name, "colour": _colour(agent), "dash": used[agent] - 1}
         seeds = [np.interp(grid, x, y, left=np.nan, right=np.nan) for x, y in curves[name]]
@@ -198,9 +205,9 @@ def _mean_and_range(seeds: Floats) -> list[dict[str, Any]]:
 def _groups(runs: Sequence[WatchedRun]) -> dict[str, list[WatchedRun]]:
     """Runs by agent, and by the settings in which they differ; in the order of the report."""
     found: dict[str, list[WatchedRun]] = {}
-    agents = {run.header.agent for run in runs}
+    agents = {run.config.agent for run in runs}
     for agent in sorted(agents, key=lambda a: (AGENTS.index(a) if a in AGENTS else 99, a)):
-        of_agent = [run for run in runs if run.header.agent == agent]
+        of_agent = [run for run in runs if run.config.agent == agent]
         common = dict(Counter(run.settings for run in of_agent).most_common(1)[0][0])
         title = STYLES[agent].title if agent in STYLES else agent
         for run in of_agent:

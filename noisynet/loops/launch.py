@@ -11,6 +11,7 @@ from typing import TypeAlias
 import torch
 
 from noisynet.agents import Agent, ValueAgent, make_agent
+from noisynet.agents.compute import cache_note
 from noisynet.config import ActorCriticConfig, Config, ConfigError, load_config
 from noisynet.envs import Environment, EnvironmentLike, encode_function, family_of, repeats_episodes
 from noisynet.evaluation import make_configured_environment
@@ -114,7 +115,8 @@ def open_run(
             else:
                 trainer = AsyncTrainer(agent, spec, folder, log, patience_seconds, environment)
                 resources.callback(trainer.close)
-            for text in filter(None, (_description(trainer, folder), note, _warning(games))):
+            notes = (note, cache_note(agent.compute), _warning(games))
+            for text in filter(None, (_description(trainer, folder), *notes)):
                 log.message(text)
             if isinstance(trainer, AsyncTrainer):
                 games.close()  # every worker has its own

@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import Enum
+from pathlib import Path
 from typing import Final, Self
 
 from noisynet.loops.channel import Channel
@@ -42,6 +43,7 @@ _STARTING_SECONDS: Final = 300.0
 _EXIT_SECONDS: Final = 2.0
 # Time between two polls beyond this does not count: this process was stopped or starved itself.
 _LONGEST_POLL_SECONDS: Final = 0.5
+_CHECK_SECONDS: Final = 0.1
 
 PROGRAM: Final = (
     "import json, sys; sys.path[:] = json.loads(sys.argv[5]); "
@@ -109,7 +111,7 @@ class WorkerHandle:
     error: str = ""
     traceback: str = ""
     # Counters at the start of the process, the heartbeat at its last release, and the last
-    # heartbeat that was seen, with its time.
+    # heartbeat that was seen, with its time by the worker's own clock.
     updates: int = 0
     rollouts: int = 0
     released_beat: int = 0
@@ -153,7 +155,7 @@ class Supervisor:
         self.failure: Death | None = None
         self._make_setup, self._on_report, self._on_death = make_setup, on_report, on_death
         self._released = False
-        self._clock, self._awake_seconds = time.monotonic(), 0.0
+        self._clock, self._awake_seconds, self._check_at = time.monotonic(), 0.0, 0.0
 
     def __enter__(self) -> Self:
         try:
@@ -209,17 +211,20 @@ class Supervisor:
         now = time.monotonic()
         self._awake_seconds += min(now - self._clock, _LONGEST_POLL_SECONDS)
         self._clock = now
+        check = self._awake_seconds >= self._check_at
+        if check:
+            self._check_at = self._awake_seconds + _CHECK_SECONDS
         for handle in self.handles:
             if handle.phase is not Phase.DEAD:
-                self._poll_worker(handle)
+                self._poll_worker(handle, check)
 
-    def _poll_worker(self, handle: WorkerHandle) -> None:
+    def _poll_worker(self, handle: WorkerHandle, check: bool) -> None:
         ended = handle.process.poll() is not None  # before reading: then no message can be missed
         for kind, body in handle.channel.arrived():
             self._receive(handle, kind, body)
         if ended or handle.channel.closed:
             self._reap(handle)
-        else:
+        elif check:
             self._check_heartbeat(handle)
 
     def _receive(self, handle: WorkerHandle, kind: str, body: bytes) -> None:
@@ -236,27 +241,34 @@ class Supervisor:
             handle.error, _, handle.traceback = body.decode(errors="replace").partition("\n")
 
     def _send_go(self, handle: WorkerHandle) -> None:
-        handle.phase, handle.beat_at = Phase.RUNNING, self._awake_seconds
+        handle.phase, handle.beat_at = Phase.RUNNING, self._clock_of(handle)
         handle.released_beat = self.shared.slots[handle.number].heartbeat
         with suppress(OSError):  # it has just died, which the next poll will find
             handle.channel.send(GO)
 
     def _check_heartbeat(self, handle: WorkerHandle) -> None:
-        slot = self.shared.slots[handle.number]
+        slot, clock = self.shared.slots[handle.number], self._clock_of(handle)
         if slot.heartbeat != handle.beat or handle.phase in (Phase.READY, Phase.STOPPED):
-            handle.beat, handle.beat_at = slot.heartbeat, self._awake_seconds
+            handle.beat, handle.beat_at = slot.heartbeat, clock
         allowed = self.patience_seconds
         if handle.phase is Phase.STARTING:
             allowed = max(allowed, _STARTING_SECONDS)
         elif slot.updates + slot.dropped == handle.rollouts:
             allowed = max(allowed, _FIRST_SECONDS)
-        if self._awake_seconds - handle.beat_at > allowed:
+        if clock - handle.beat_at > allowed:
             handle.process.kill()
             handle.process.wait()
             for kind, body in handle.channel.arrived():
                 if kind == REPORT:
                     self._receive(handle, kind, body)
             self._restart(handle, f"no heartbeat for {allowed:g} s, killed")
+
+    def _clock_of(self, handle: WorkerHandle) -> float:
+        """Seconds in which this process was awake, and the worker had a core or did not want one.
+
+        On a busy machine, or with many more workers than cores, a worker waits for seconds.
+        """
+        return self._awake_seconds - seconds_without_core(handle.process.pid)
 
     def _reap(self, handle: WorkerHandle) -> None:
         """Find out how a worker process ended, and restart it."""
@@ -297,7 +309,7 @@ class Supervisor:
         slot = self.shared.slots[handle.number]
         handle.updates, handle.rollouts = slot.updates, slot.updates + slot.dropped
         handle.error, handle.traceback = "", ""
-        handle.beat, handle.beat_at = slot.heartbeat, self._awake_seconds
+        handle.beat = slot.heartbeat
         setup = write_setup(self._make_setup(handle))
         handle.channel, theirs = Channel.pair()
         descriptors = (theirs.fileno(), self.shared.descriptor, setup)
@@ -316,6 +328,7 @@ class Supervisor:
             failed = f"the process could not be started: {error}"
         else:
             failed, handle.phase = "", Phase.STARTING
+            handle.beat_at = self._clock_of(handle)
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
             theirs.close()
@@ -341,3 +354,11 @@ class Supervisor:
                 handle.process.wait()
             handle.channel.close()
             handle.phase = Phase.DEAD
+
+
+def seconds_without_core(pid: int) -> float:
+    """How long a process has waited for a core so far; 0 where the system does not tell."""
+    try:
+        return int(Path(f"/proc/{pid}/schedstat").read_text().split()[1]) / 1e9
+    except (OSError, ValueError, IndexError):
+        return 0.0

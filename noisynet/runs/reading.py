@@ -11,6 +11,7 @@ import json
 import math
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, Self, TypeVar
 
@@ -37,8 +38,6 @@ _MOST_SETTINGS: Final = 500
 _LARGEST: Final = 1e100  # squares and sums of such numbers are finite; rewards are float32
 _LARGEST_INTEGER: Final = 10**30
 _SHA256: Final = "sha256"
-
-T = TypeVar("T")
 
 
 def _check_magnitude(value: float) -> float:
@@ -327,7 +326,28 @@ def _chunks(path: Path) -> Iterator[bytes]:
 
 _TRAIN: Final = b'{"kind":"train","frames":'
 _EVALUATION: Final = b'{"kind":"evaluation",'
-_OTHERS: Final = tuple(b'{"kind":"%s"' % kind for kind in (b"episode", b"train", b"death"))
+_OTHERS: Final = tuple(b'{"kind":"%s"' % kind for kind in (b"episode", b"death"))
+
+
+Line = tuple[int, bytes]
+"""A line of a log: its number, from 1, and its text."""
+
+
+def kind_of_row(path: Path, number: int, line: bytes) -> Literal["train", "evaluation"] | None:
+    """Return which row a line of metrics.jsonl is, by its first bytes; None for the other kinds.
+
+    A run of the paper's length has a hundred thousand rows, of which few have to be decoded.
+
+    Raises:
+        RunDamaged: It is not a row.
+    """
+    if line.startswith(_TRAIN):
+        return "train"
+    if line.startswith(_EVALUATION):
+        return "evaluation"
+    if line.startswith(_OTHERS):
+        return None
+    raise _not_a_row(path, number, line)
 
 
 def read_rows(
@@ -335,56 +355,52 @@ def read_rows(
 ) -> tuple[list[EvaluationRow], list[TrainRow]]:
     """Read the evaluations of metrics.jsonl, and its training rows at `points` of the budget.
 
-    A run of the paper's length has a hundred thousand rows. Their kind is read from the first bytes
-    of each line, and only the needed ones are decoded. The last row of each point counts.
+    The last row of each point counts.
 
     Raises:
         RunDamaged: A line is not a row; the message has its number.
     """
-    evaluations: list[tuple[int, bytes]] = []
-    sampled: dict[int, tuple[int, bytes]] = {}
+    evaluations: list[Line] = []
+    sampled: dict[int, Line] = {}
     for number, line in enumerate(read_lines(path, expected), start=1):
-        if line.startswith(_TRAIN):
+        kind = kind_of_row(path, number, line)
+        if kind == "evaluation":
+            evaluations.append((number, line))
+        elif kind == "train":
             try:
                 frames = int(line[len(_TRAIN) : line.index(b",", len(_TRAIN))])
             except ValueError:
                 raise _not_a_row(path, number, line) from None
             if points:
-                point = min(frames * points // budget_frames, points - 1)
-                sampled[point] = (number, line)
-        elif line.startswith(_EVALUATION):
-            evaluations.append((number, line))
-        elif not line.startswith(_OTHERS):
-            raise _not_a_row(path, number, line)
+                sampled[min(frames * points // budget_frames, points - 1)] = (number, line)
     return (
-        _validated_rows(_EVALUATIONS, path, evaluations),
-        _validated_rows(_TRAINING, path, list(sampled.values())),
+        decode_rows(EvaluationRow, path, evaluations),
+        decode_rows(TrainRow, path, list(sampled.values())),
     )
 
 
 def read_timing(path: Path, expected: FileDigest | None = None) -> list[TimingRow]:
     """Read timing.jsonl; errors are those of `read_rows`."""
-    return _validated_rows(_TIMING, path, list(enumerate(read_lines(path, expected), start=1)))
+    return decode_rows(TimingRow, path, list(enumerate(read_lines(path, expected), start=1)))
 
 
-_EVALUATIONS: Final = TypeAdapter(list[EvaluationRow])
-_TRAINING: Final = TypeAdapter(list[TrainRow])
-_TIMING: Final = TypeAdapter(list[TimingRow])
-
-
-def _validated_rows(
-    adapter: TypeAdapter[list[T]], path: Path, rows: Sequence[tuple[int, bytes]]
-) -> list[T]:
-    """Rows from numbered lines, all at once: faster than one by one."""
+def decode_rows(model: type[Model], path: Path, lines: Sequence[Line]) -> list[Model]:
+    """Decode lines of a log, all at once: faster than one by one. Errors name the line."""
+    adapter = _list_of(model)
     try:
-        return adapter.validate_json(b"[" + b",".join(line for _, line in rows) + b"]")
+        return adapter.validate_json(b"[" + b",".join(line for _, line in lines) + b"]")
     except ValidationError as error:
-        for number, line in rows:
+        for number, line in lines:
             try:
                 adapter.validate_json(b"[" + line + b"]")
             except ValidationError as wrong:
                 raise _not_a_row(path, number, line, _explained(wrong, skip=1)) from None
         raise RunDamaged(f"{path}: {_explained(error)}") from None
+
+
+@cache
+def _list_of(model: type[Model]) -> TypeAdapter[list[Model]]:
+    return TypeAdapter(list[model])  # type: ignore[valid-type]
 
 
 def _not_a_row(path: Path, number: int, line: bytes, why: str = "") -> RunDamaged:

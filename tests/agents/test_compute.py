@@ -7,6 +7,7 @@ import importlib.util
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -22,7 +23,7 @@ from noisynet.agents import (
     resolve_compute,
     shared_rmsprop_for,
 )
-from noisynet.agents.compute import optimiser_for, use_kernels
+from noisynet.agents.compute import cache_note, optimiser_for, use_kernels
 from noisynet.config import ACTOR_CRITIC_AGENTS, VALUE_AGENTS
 from noisynet.kernels import noise as noise_kernels
 from noisynet.kernels import rmsprop as rmsprop_kernels
@@ -414,3 +415,12 @@ def test_one_update_is_equal_to_rounding_at_1_2_and_4_threads(name: str) -> None
             largest = float(theirs.grad.abs().max())
             torch.testing.assert_close(ours.grad, theirs.grad, rtol=1e-5, atol=1e-5 * largest)
             torch.testing.assert_close(ours, theirs, rtol=0, atol=1e-6)
+
+
+def test_a_run_says_when_its_kernels_cannot_be_cached(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert cache_note("torch") is None
+    assert cache_note("kernels") is None
+    uncached = functools.partial(rmsprop_kernels.centred_rmsprop)
+    monkeypatch.setattr(uncached, "stats", SimpleNamespace(cache_path=None), raising=False)
+    monkeypatch.setattr(rmsprop_kernels, "centred_rmsprop", uncached)
+    assert "set NUMBA_CACHE_DIR to a folder that can be written" in (cache_note("kernels") or "")

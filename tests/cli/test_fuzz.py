@@ -13,6 +13,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from noisynet.dashboard.read_runs import Runs
+from noisynet.dashboard.views import compare_view, run_view, runs_view
 from noisynet.runs import EXIT_LOCKED
 
 from .calling import SHORT, invoke
@@ -21,7 +23,7 @@ _FILES: Final = (
     *("config.json", "status.json", "metrics.jsonl", "timing.jsonl", "run.lock", "run.owner"),
     *("checkpoint", "older checkpoint", "trace", "replay/layout.json", "replay/frames.bin"),
 )
-_COMMANDS: Final = ("runs", "show", "verify", "evaluate", "watch", "train", "report")
+_COMMANDS: Final = ("runs", "show", "verify", "evaluate", "watch", "train", "report", "dashboard")
 # Training flushes denormal numbers to zero, and `st.floats` does not accept that.
 _FLOATS: Final = st.sampled_from([0.5, -1.5, 1e308, 1e-300, float("nan"), float("inf")])
 _JSON: Final = st.recursive(
@@ -103,12 +105,26 @@ def _arguments(command: str, out: Path) -> list[str]:
     }[command]
 
 
+def _look(out: Path) -> None:
+    """What the server of the dashboard reads and sends."""
+    runs = Runs([out])
+    while runs.behind:
+        runs.refresh()
+    (run,) = runs.by_key.values()
+    assert (run.state == "unreadable") == bool(run.error)
+    for view in (runs_view(runs), run_view(run), compare_view(runs, "", "on", "frames")):
+        assert json.dumps(view, allow_nan=False)
+
+
 def _check(run: Path, name: str, how: Any, command: str) -> None:
     with tempfile.TemporaryDirectory() as scratch:
         out = Path(scratch) / "runs"
         copy = Path(shutil.copytree(run, out / "run"))
         path = _file(copy, name)
         path.write_bytes(_changed(path.read_bytes(), how))
+        if command == "dashboard":
+            _look(out)
+            return
         ended = invoke(*_arguments(command, out))
         assert isinstance(ended.exception, SystemExit | None), ended.exception
         assert ended.exit_code in (0, 1, 2, EXIT_LOCKED), ended.output

@@ -174,3 +174,9 @@ def test_errors_and_contradictions_are_listed_together() -> None:
         "noisynet-a3c-factorised instead",
         "noisy_lstm=true expects recurrent=true, got noisynet-a3c without",
     ]
+
+
+def test_more_workers_than_a_machine_can_have_are_refused() -> None:
+    assert refusal("a3c", "gym/CartPole-v1", settings=["workers=513"]) == [
+        "workers: Input should be less than or equal to 512, got 513"
+    ]

@@ -79,15 +79,25 @@ class Watched:
             assert time.monotonic() - started < seconds
             time.sleep(0.002)
 
-    def until_each_has_updated(self) -> SharedState:
+    def until_each_has_updated(self, seconds: float = 280) -> SharedState:
         if self.shared is None:
             self.until(lambda: self.look() is not None)
             self.shared = self.look()
         shared = self.shared
         assert shared is not None
         before = [slot.updates for slot in shared.slots]
-        self.until(lambda: all(s.updates > b for s, b in zip(shared.slots, before, strict=True)))
+        self.until(
+            lambda: all(s.updates > b for s, b in zip(shared.slots, before, strict=True)), seconds
+        )
         return shared
+
+    def memory_mb(self) -> float:
+        """Memory of all processes; pages that they share count once."""
+        total = 0
+        for pid in (self.process.pid, *self.children()):
+            rollup = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+            total += next(int(line.split()[1]) for line in rollup if line.startswith("Pss:"))
+        return total / 1e3
 
     def children(self) -> list[int]:
         """Return the pids of the workers, the oldest process first."""
@@ -327,6 +337,43 @@ def test_one_of_four_workers_is_killed_at_ten_random_times(bench: Bench, tmp_pat
     checkpoint = bench.newest(tmp_path / "run")
     assert checkpoint.step == shared.steps
     assert sum(worker["deaths"] for worker in checkpoint.state["workers"]) == 10
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(7200)
+def test_sixty_four_workers_train_evaluate_stop_and_resume(
+    bench: Bench, tmp_path: Path, record_property: Any
+) -> None:
+    """Many times more than there are cores: slow, but none of them counts as hung."""
+    arguments = bench.command("a3c two workers", tmp_path, "--frames", "100M", "--workers", "64")
+    at = arguments.index("--patience")
+    del arguments[at : at + 2]  # the default
+    arguments += ["--set", "evaluation.period_frames=10000"]
+    arguments += ["--set", "checkpoint_period_frames=5000"]
+    steps = 0
+    for resumed in (False, True):
+        began = time.monotonic()
+        run = Watched(arguments, workers=64)
+        shared = run.until_each_has_updated(3000)
+        record_property("seconds until each has updated", round(time.monotonic() - began))
+        run.until(lambda: shared.steps > steps + 20_000, 3000)  # noqa: B023
+        record_property("memory in MB", round(run.memory_mb()))
+        workers = run.children()
+        began = time.monotonic()
+        said = run.end(signal.SIGTERM, group=True)
+        record_property("seconds to stop", round(time.monotonic() - began))
+        assert run.process.returncode == 143, said
+        assert "Traceback" not in said
+        assert ("resuming from frame" in said) == resumed
+        until_gone(workers)
+        checkpoint = bench.newest(tmp_path / "run")
+        assert checkpoint.step == shared.steps > steps + 20_000
+        assert [worker["deaths"] for worker in checkpoint.state["workers"]] == [0] * 64
+        steps = checkpoint.step
+    rows = read_metrics(tmp_path / "run" / "metrics.jsonl")
+    evaluated = [row["frames"] for row in rows if row["kind"] == "evaluation"]
+    assert steps // 10_000 - len(evaluated) in (0, 1)  # the last may have been interrupted
+    assert all(bool(tensor.isfinite().all()) for tensor in checkpoint.tensors.values())
 
 
 class Life:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import random
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -22,6 +24,7 @@ from noisynet.loops.supervisor import (
     Phase,
     Supervisor,
     WorkerHandle,
+    seconds_without_core,
 )
 
 SIZE = 10
@@ -351,6 +354,38 @@ def test_a_worker_without_a_heartbeat_is_killed_and_restarted(stopped: bool) -> 
         watched.until_each_has_updated()
         assert len(watched.deaths) == 1
         assert watched.supervisor.handles[1].incarnation == 1
+
+
+def test_time_in_which_a_worker_waits_for_a_core_does_not_count(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    began, starved = time.monotonic(), True
+    waited = "noisynet.loops.supervisor.seconds_without_core"
+    monkeypatch.setattr(waited, lambda _: time.monotonic() - began if starved else 0.0)
+    with watch(1, fault="sleep", until=1) as watched:
+        watched.supervisor.release(10**9)
+        watched.until_all_run()
+        watched.supervisor._awake_seconds += 100.0  # beyond what a first roll-out may take
+        began -= 100.0
+        for _ in range(50):
+            watched.supervisor.poll(0.02)
+        assert watched.deaths == []
+        starved = False
+        watched.until_deaths(1)
+        watched.until_each_has_updated()
+
+
+def test_a_process_that_shares_a_core_waits_for_it() -> None:
+    spin = "import os\nos.sched_setaffinity(0, {min(os.sched_getaffinity(0))})\nwhile True: pass"
+    both = [subprocess.Popen([sys.executable, "-c", spin]) for _ in range(2)]
+    started = time.monotonic()
+    while seconds_without_core(both[0].pid) < 0.1:
+        assert time.monotonic() - started < 60
+        time.sleep(0.01)
+    for process in both:
+        process.kill()
+        process.wait()
+    assert seconds_without_core(both[0].pid) == 0.0  # it is gone
 
 
 def test_a_slow_worker_with_heartbeats_is_not_killed() -> None:

@@ -18,6 +18,8 @@ import pytest
 from cli.calling import invoke
 from reports.synthetic_study import write_run
 
+from noisynet.dashboard.read_runs import Runs
+from noisynet.dashboard.views import compare_view, run_view, runs_view
 from noisynet.reports import write_report
 from noisynet.reports.load_runs import Run, find_runs, read_runs
 from noisynet.runs import RunRecord, find_run_folders, read_run
@@ -339,6 +341,24 @@ def test_the_list_of_runs_shows_all_of_them_and_escapes_what_they_say(
     states = {Path(run["folder"]): run["state"] for run in shown}
     assert states[damaged["config.json: a FIFO"]] == "unreadable"
     assert not [run for run in shown if run["state"] == "running"]
+
+
+def test_the_dashboard_shows_all_of_them(
+    folders: tuple[Path, dict[str, Path]], read: tuple[dict[Path, Run], dict[str, str]]
+) -> None:
+    runs = Runs([folders[0]])
+    while runs.behind:
+        runs.refresh(seconds=10.0)
+    states = {run.path: run.state for run in runs.by_key.values()}
+    assert set(states) == set(find_run_folders(folders[0]))
+    assert {states[folders[0] / f"healthy-{seed}"] for seed in range(5)} == {"finished"}
+    assert states[folders[1]["metrics.jsonl: a FIFO"]] == "unreadable"
+    unreadable = {str(path) for path, state in states.items() if state == "unreadable"}
+    assert unreadable <= set(read[1])  # reports also check digests
+    views = [runs_view(runs), compare_view(runs, "", "on", "frames")]
+    views += [run_view(run) for run in runs.by_key.values()]
+    for view in views:
+        assert json.dumps(view, allow_nan=False)
 
 
 @pytest.mark.parametrize(
