@@ -83,6 +83,24 @@ AGENT_SETTINGS: Final[dict[str, dict[str, Any]]] = {
     "noisynet-a3c-factorised": _NOISY | {"exploration.noise": "factorised"},
 }
 
+# Young & Tian (2019).
+_MINATAR: Final[dict[str, Any]] = {
+    "frames": paper.MINATAR_FRAMES,
+    "network.hidden": (paper.MINATAR_HIDDEN,),
+    "optimiser.learning_rate": paper.MINATAR_LEARNING_RATE,
+    "optimiser.epsilon": paper.MINATAR_RMSPROP_EPSILON**2,
+    "replay.capacity_steps": paper.MINATAR_REPLAY_STEPS,
+    "learning.starts_steps": paper.MINATAR_LEARNING_STARTS_STEPS,
+    "learning.sync_target_steps": paper.MINATAR_SYNC_TARGET_STEPS,
+    "learning.update_period_steps": paper.MINATAR_UPDATE_PERIOD_STEPS,
+    "learning.clip_rewards": False,
+    "exploration.anneal_steps": paper.MINATAR_EPSILON_ANNEAL_STEPS,
+    "exploration.evaluation": 0.0,
+    "evaluation.period_frames": 100_000,
+    "evaluation.frames": 20_000,
+    "checkpoint_period_frames": 50_000,
+}
+
 # Small problems with vectors as observations.
 _CLASSIC: Final[dict[str, Any]] = {
     "frames": 50_000,
@@ -116,26 +134,17 @@ _ACROBOT: Final[dict[str, Any]] = {
     "learning.n_step": 3,
     "learning.sync_target_steps": 92,
 }
+_MINATAR_FAST: Final[dict[str, Any]] = {
+    "optimiser.learning_rate": 8.78e-4,
+    "learning.loss": "squared",
+    "learning.sync_target_steps": 251,
+}
 
 # For the value agents. Settings of ε-greedy exploration are not applied to noisy agents.
 VALUE_PRESETS: Final[dict[str, dict[str, Any]]] = {
     "paper": {"frames": paper.TRAINING_FRAMES},
-    "minatar": {
-        "frames": paper.MINATAR_FRAMES,
-        "network.hidden": (paper.MINATAR_HIDDEN,),
-        "optimiser.learning_rate": paper.MINATAR_LEARNING_RATE,
-        "optimiser.epsilon": paper.MINATAR_RMSPROP_EPSILON**2,
-        "replay.capacity_steps": paper.MINATAR_REPLAY_STEPS,
-        "learning.starts_steps": paper.MINATAR_LEARNING_STARTS_STEPS,
-        "learning.sync_target_steps": paper.MINATAR_SYNC_TARGET_STEPS,
-        "learning.update_period_steps": paper.MINATAR_UPDATE_PERIOD_STEPS,
-        "learning.clip_rewards": False,
-        "exploration.anneal_steps": paper.MINATAR_EPSILON_ANNEAL_STEPS,
-        "exploration.evaluation": 0.0,
-        "evaluation.period_frames": 100_000,
-        "evaluation.frames": 20_000,
-        "checkpoint_period_frames": 50_000,
-    },
+    "minatar": _MINATAR,
+    "minatar-fast": _MINATAR | _MINATAR_FAST,
     "pong-fast": {
         "frames": 2_000_000,
         "optimiser.kind": "adam",
@@ -176,20 +185,20 @@ PRESETS_OF_NAMES: Final = {"gym/CartPole": "cartpole", "gym/Acrobot": "acrobot"}
 
 # A return of 1 per step is at most 100 with a discount of 0.99.
 _CLASSIC_ATOMS: Final = {"network.v_min": -100.0, "network.v_max": 100.0}
+_MINATAR_ATOMS: Final = {
+    "network.v_min": -25.0,
+    "network.v_max": 25.0,
+    "optimiser.epsilon": paper.C51_ADAM_EPSILON,  # not RMSProp's, which the preset has
+}
+_CROSS_ENTROPY: Final = {"learning.loss": "huber"}  # the default, which stands for their loss
 # For the value agents with distributions over returns, after the settings above. Rewards are not
 # clipped. The ranges are symmetric, so that the values of a new network are near 0.
 CATEGORICAL_PRESETS: Final[dict[str, dict[str, Any]]] = {
-    "minatar": {
-        "network.v_min": -25.0,
-        "network.v_max": 25.0,
-        "optimiser.epsilon": paper.C51_ADAM_EPSILON,  # not RMSProp's, which the preset has
-    },
+    "minatar": _MINATAR_ATOMS,
+    "minatar-fast": _MINATAR_ATOMS | _CROSS_ENTROPY,
     "classic": _CLASSIC_ATOMS,
     "acrobot": _CLASSIC_ATOMS,
-    "cartpole": _CLASSIC_ATOMS
-    | {
-        "learning.loss": "huber",  # the default: theirs is the cross-entropy
-    },
+    "cartpole": _CLASSIC_ATOMS | _CROSS_ENTROPY,
 }
 
 # For the actor-critic agents.

@@ -32,7 +32,9 @@ from noisynet.config.sections import (
 from noisynet.envs.make import resolve_environment
 from noisynet.envs.names import family_of
 
-PresetName = Literal["paper", "minatar", "pong-fast", "classic", "cartpole", "acrobot", "pixels"]
+PresetName = Literal[
+    "paper", "minatar", "minatar-fast", "pong-fast", "classic", "cartpole", "acrobot", "pixels"
+]
 PRESETS: Final[tuple[str, ...]] = get_args(PresetName)
 
 

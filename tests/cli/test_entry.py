@@ -102,7 +102,7 @@ READ_ONLY = (
 def call_with_mounts(mounts: str, *arguments: str, **surroundings: str) -> tuple[int, str]:
     """Run a command after shell commands that mount something and must succeed."""
     shell = f'{" ".join(PRIVATE)} sh -c \'{{ {mounts}; }} 2>&- || exit 99; "$@"\' sh "$@"'
-    status, said = call(*arguments, shell=shell, **surroundings)
+    status, said = call(*arguments, program=MODULE, shell=shell, **surroundings)
     if status == 99 or "unshare" in said:
         pytest.skip("no permission to mount")
     return status, said

@@ -21,6 +21,7 @@ from rich.console import Console
 
 from experiments.conftest import Sweeps, until
 from noisynet.config import build_config
+from noisynet.config.run import PresetName
 from noisynet.experiments import PlanError, ProcessOptions, RunSpec, build_plan, run_sweep
 from noisynet.experiments import runner as runner_module
 from noisynet.experiments.process import Exit
@@ -335,14 +336,15 @@ def test_a_search_survives_kills_of_its_process_and_of_a_run(sweeps: Sweeps) -> 
 
 
 @pytest.mark.parametrize(
-    ("name", "environment", "of_every_trial"),
+    ("name", "environment", "preset", "base", "of_every_trial"),
     [
-        ("cartpole", "gym/CartPole-v1", ["learning.double_q=true"]),
-        ("acrobot", "gym/Acrobot-v1", []),
+        ("cartpole", "gym/CartPole-v1", "cartpole", "classic", ["learning.double_q=true"]),
+        ("acrobot", "gym/Acrobot-v1", "acrobot", "classic", []),
+        ("minatar", "minatar/breakout", "minatar-fast", "minatar", []),
     ],
 )
 def test_a_preset_has_the_settings_that_its_search_found(
-    name: str, environment: str, of_every_trial: list[str]
+    name: str, environment: str, preset: PresetName, base: PresetName, of_every_trial: list[str]
 ) -> None:
     study = Path(__file__).parents[2] / "results" / "searches" / name
     plan = build_plan(str(study / "plan.toml"), out=study)
@@ -350,5 +352,5 @@ def test_a_preset_has_the_settings_that_its_search_found(
     assert {(spec.agent, spec.environment) for spec in plan.specs} == {(agent, environment)}
     best = snippet(str(run_sweep(plan, dry_run=True)))
     settings = [*of_every_trial, *(f"{key}={json.dumps(value)}" for key, value in best.items())]
-    found = build_config(agent, environment, preset="classic", settings=settings)
-    assert build_config(agent, environment) == found
+    found = build_config(agent, environment, preset=base, settings=settings)
+    assert build_config(agent, environment, preset=preset) == found
