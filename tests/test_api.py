@@ -296,7 +296,7 @@ def test_a_function_makes_several_environments() -> None:
         ("ALE/Pong-v5", "Did you mean 'atari/pong'"),
         ("cartpole", "Did you mean 'gym/CartPole-v1'"),
         ("NoSuchGame-v0", "expected gym/<id> with a registered Gymnasium id"),
-        ("NoSuchGame-v0", "a module of yours registers it: gym/my_module:NoSuchGame-v0"),
+        ("Zzyzx-v0", "a module of yours registers it: gym/my_module:Zzyzx-v0"),
         ("minatar/chess", "minatar has no game 'chess'"),
         (7, "expected the name of an environment, a single gymnasium.Env or a function"),
     ],
