@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import gymnasium
 import pytest
 import typer
 from typer.testing import CliRunner
@@ -47,9 +48,7 @@ SHORTER = {  # so that a page takes seconds
 SHORTER_COMMANDS = {  # the first that matches: more arguments
     "noisynet train a3c ": "--frames 100 --workers 1",
     "noisynet train ": "--frames 300 --set network.hidden=[16]",
-    "noisynet sweep classic --seeds 3": "--dry-run",
-    "noisynet sweep classic": "--agents dqn --environments deep_sea/4 --frames 200 --seeds 1",
-    "noisynet sweep ": "--dry-run",
+    "noisynet sweep ": "--dry-run",  # tests/experiments runs them
     "noisynet push ": "--no-video",
     "noisynet watch ": "--max-steps 20",
 }
@@ -110,6 +109,9 @@ Agent("noisynet-dqn", "minatar/breakout", folder="runs/mine").learn(300)
 pathlib.Path("RUN").symlink_to("runs/mine")
 """,
 }
+AFTER = {  # files that a page leaves
+    "environments.md": ["game.mp4", "runs/corridor/config.json"],
+}
 
 
 def blocks(page: Path) -> list[tuple[str, str]]:
@@ -163,6 +165,9 @@ def test_the_code_of_a_page_runs(
         request.getfixturevalue("hub")
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
+    registry, modules = dict(gymnasium.registry), set(sys.modules)
+    monkeypatch.setattr(gymnasium.envs.registration, "registry", registry)
+    monkeypatch.setattr(gymnasium, "registry", registry)
     for name, value in {"WANDB_MODE": "offline", "TRACKIO_DIR": str(tmp_path / "trackio")}.items():
         monkeypatch.setenv(name, value)
     names: dict[str, Any] = {"__name__": "__main__"}
@@ -178,6 +183,10 @@ def test_the_code_of_a_page_runs(
         elif language == "sh":
             for command in commands(text):
                 run_command(command)
+    assert [file for file in AFTER.get(page.name, []) if not Path(file).exists()] == []
+    for name in set(sys.modules) - modules:  # its own modules
+        if Path(getattr(sys.modules[name], "__file__", None) or "/").is_relative_to(tmp_path):
+            del sys.modules[name]
 
 
 def test_every_block_is_run_or_has_a_reason_why_not() -> None:

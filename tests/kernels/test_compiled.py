@@ -68,8 +68,10 @@ def run_alone(folder: Path, limit: int = -1) -> list[str]:
     return done.stdout.split()
 
 
-@pytest.mark.parametrize(("kind", "then"), [("nbc", "1"), ("nbi", "0")])  # data, and the index
-@pytest.mark.parametrize("damage", [b"", b"\x80\x04]"])
+# Data, and the index.
+@pytest.mark.parametrize(
+    ("kind", "then", "damage"), [("nbc", "1", b"\x80\x04]"), ("nbi", "0", b"")]
+)
 def test_a_damaged_cache_does_not_stop_a_kernel(
     kind: str, then: str, damage: bytes, tmp_path: Path
 ) -> None:
