@@ -183,7 +183,7 @@ def measure(runs: Path, live: list[Path], count: int, rows: int, minutes: float)
             "update_ms_99_percent": round(updates[int(0.99 * (len(updates) - 1))], 1),
             "update_ms_max": round(updates[-1], 1),
             "memory_mb_by_tenths": [
-                round(max(memory[i : i + tenth]), 1) for i in range(0, len(memory), tenth)
+                round(max(memory[i : i + tenth]), 1) for i in range(0, 10 * tenth, tenth)
             ],
             "load_average": round(os.getloadavg()[0], 1),
         }
