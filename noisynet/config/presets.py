@@ -190,15 +190,15 @@ _MINATAR_ATOMS: Final = {
     "network.v_max": 25.0,
     "optimiser.epsilon": paper.C51_ADAM_EPSILON,  # not RMSProp's, which the preset has
 }
-_CROSS_ENTROPY: Final = {"learning.loss": "huber"}  # the default, which stands for their loss
+_DEFAULT_LOSS: Final = {"learning.loss": "huber"}  # read by Q-values only: theirs is cross-entropy
 # For the value agents with distributions over returns, after the settings above. Rewards are not
 # clipped. The ranges are symmetric, so that the values of a new network are near 0.
 CATEGORICAL_PRESETS: Final[dict[str, dict[str, Any]]] = {
     "minatar": _MINATAR_ATOMS,
-    "minatar-fast": _MINATAR_ATOMS | _CROSS_ENTROPY,
+    "minatar-fast": _MINATAR_ATOMS | _DEFAULT_LOSS,
     "classic": _CLASSIC_ATOMS,
     "acrobot": _CLASSIC_ATOMS,
-    "cartpole": _CLASSIC_ATOMS | _CROSS_ENTROPY,
+    "cartpole": _CLASSIC_ATOMS | _DEFAULT_LOSS,
 }
 
 # For the actor-critic agents.
