@@ -16,6 +16,7 @@ import pytest
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "noisynet"
 MODULES = sorted(PACKAGE.rglob("*.py"))
+TREES = {path: ast.parse(path.read_text()) for path in MODULES}
 
 # What each room may import of ours; rooms that are not listed may import nothing of ours.
 MAY_IMPORT = {
@@ -82,20 +83,20 @@ def module_name(path: Path) -> str:
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
-@pytest.mark.parametrize("path", MODULES, ids=module_name)
-def test_imports_point_one_way(path: Path) -> None:
-    here = room(path)
-    if here in FREE:
-        return
-    allowed = MAY_IMPORT.get(here, set()) | {here, "extras"}
-    wrong = set(imports_of_ours(ast.parse(path.read_text()))) - allowed
-    assert not wrong, f"{here} may import {sorted(allowed)}, but imports {sorted(wrong)}"
+def test_imports_point_one_way() -> None:
+    wrong = {}
+    for path, tree in TREES.items():
+        if (here := room(path)) not in FREE:
+            allowed = MAY_IMPORT.get(here, set()) | {here, "extras"}
+            if extra := set(imports_of_ours(tree)) - allowed:
+                wrong[module_name(path)] = f"imports {sorted(extra)}, may {sorted(allowed)}"
+    assert not wrong
 
 
 def imported_packages(path: Path) -> set[str]:
     """The top-level packages that a module imports, anywhere in it."""
     names: list[str] = []
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in ast.walk(TREES[path]):
         if isinstance(node, ast.Import):
             names += [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
@@ -103,14 +104,17 @@ def imported_packages(path: Path) -> set[str]:
     return {name.split(".")[0] for name in names}
 
 
-@pytest.mark.parametrize("path", [p for p in MODULES if room(p) == "layers"], ids=module_name)
-def test_layers_need_torch_and_nothing_else(path: Path) -> None:
-    assert imported_packages(path) <= {"noisynet", "torch", *sys.stdlib_module_names}
+def test_layers_need_torch_and_nothing_else() -> None:
+    allowed = {"noisynet", "torch", *sys.stdlib_module_names}
+    layers = [path for path in MODULES if room(path) == "layers"]
+    assert layers
+    for path in layers:
+        assert imported_packages(path) <= allowed, module_name(path)
 
 
-@pytest.mark.parametrize("path", [p for p in MODULES if room(p) != "kernels"], ids=module_name)
-def test_only_kernels_import_numba(path: Path) -> None:
-    assert not imported_packages(path) & {"numba", "llvmlite"}
+def test_only_kernels_import_numba() -> None:
+    importing = {room(p) for p in MODULES if imported_packages(p) & {"numba", "llvmlite"}}
+    assert importing == {"kernels"}
 
 
 def test_kernels_are_at_most_700_lines() -> None:
@@ -120,7 +124,7 @@ def test_kernels_are_at_most_700_lines() -> None:
 
 @pytest.mark.parametrize("path", [p for p in MODULES if p.name == "__init__.py"], ids=module_name)
 def test_all_equals_what_is_imported(path: Path) -> None:
-    tree = ast.parse(path.read_text())
+    tree = TREES[path]
     imported = {
         alias.asname or alias.name
         for node in ast.walk(tree)
@@ -151,38 +155,49 @@ def public_definitions(tree: ast.Module) -> Iterator[tuple[str, ast.AST]]:
                         yield f"{node.name}.{inner.name}", inner
 
 
-@pytest.mark.parametrize("path", MODULES, ids=module_name)
-def test_every_public_name_is_typed_and_documented(path: Path) -> None:
-    tree = ast.parse(path.read_text())
-    assert ast.get_docstring(tree), "the module has no docstring"
-    for name, node in public_definitions(tree):
+def undocumented(tree: ast.Module) -> Iterator[str]:
+    """What lacks a docstring or a type among the public names of a module."""
+    if not ast.get_docstring(tree):
+        yield "the module has no docstring"
+    for public, node in public_definitions(tree):
         assert isinstance(node, ast.FunctionDef | ast.ClassDef)
-        assert ast.get_docstring(node), f"{name} has no docstring"
+        if not ast.get_docstring(node):
+            yield f"{public} has no docstring"
         if isinstance(node, ast.FunctionDef):
-            assert node.returns is not None, f"{name} has no return type"
-            arguments = [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]
-            for argument in arguments:
-                if argument.arg not in ("self", "cls"):
-                    assert argument.annotation is not None, f"{name}({argument.arg}) has no type"
+            if node.returns is None:
+                yield f"{public} has no return type"
+            for argument in [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]:
+                if argument.arg not in ("self", "cls") and argument.annotation is None:
+                    yield f"{public}({argument.arg}) has no type"
 
 
-@pytest.mark.parametrize("path", MODULES, ids=module_name)
-def test_nothing_prints_but_the_command_line(path: Path) -> None:
-    if room(path) in PRINTS:
-        return
-    for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
-            assert node.func.id != "print", f"print at line {node.lineno}"
+def test_every_public_name_is_typed_and_documented() -> None:
+    lacks = {module_name(path): [*undocumented(tree)] for path, tree in TREES.items()}
+    assert not {module: found for module, found in lacks.items() if found}
 
 
-@pytest.mark.parametrize("path", MODULES, ids=module_name)
-def test_asserts_tell_types_only(path: Path) -> None:
+def test_nothing_prints_but_the_command_line() -> None:
+    prints = [
+        f"{module_name(path)}:{node.lineno}"
+        for path, tree in TREES.items()
+        if room(path) not in PRINTS
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call)
+        if isinstance(node.func, ast.Name) and node.func.id == "print"
+    ]
+    assert not prints
+
+
+def test_asserts_tell_types_only() -> None:
     """`python -O` removes them: `assert isinstance(…)` and `assert … is not None` are for mypy."""
-    for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.Assert):
-            assert re.match(r"isinstance\(|[\w.]+ is not None$", ast.unparse(node.test)), (
-                node.lineno
-            )
+    others = [
+        f"{module_name(path)}:{node.lineno}"
+        for path, tree in TREES.items()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Assert)
+        if not re.match(r"isinstance\(|[\w.]+ is not None$", ast.unparse(node.test))
+    ]
+    assert not others
 
 
 def test_no_module_is_a_drawer() -> None:
@@ -190,9 +205,8 @@ def test_no_module_is_a_drawer() -> None:
     assert not [path for path in MODULES if path.stem in drawers]
 
 
-@pytest.mark.parametrize("path", MODULES, ids=module_name)
-def test_a_module_can_be_read_in_one_sitting(path: Path) -> None:
-    assert len(path.read_text().splitlines()) <= 500
+def test_a_module_can_be_read_in_one_sitting() -> None:
+    assert not [module_name(p) for p in MODULES if len(p.read_text().splitlines()) > 500]
 
 
 def test_importing_noisynet_does_not_import_torch_until_a_layer_is_used() -> None:
@@ -237,15 +251,10 @@ def test_every_function_and_test_that_the_paper_map_names_exists() -> None:
             )
 
 
-@pytest.mark.parametrize(
-    "path",
-    [p for p in MODULES if p.name not in ("__init__.py", "__main__.py")],
-    ids=module_name,
-)
-def test_every_module_has_a_test_file_of_its_name(path: Path) -> None:
-    inside = path.relative_to(PACKAGE)
-    mirrored = ROOT / "tests" / inside.parent / f"test_{inside.name}"
-    assert mirrored.exists(), f"{mirrored.relative_to(ROOT)} does not exist"
+def test_every_module_has_a_test_file_of_its_name() -> None:
+    inside = [path.relative_to(PACKAGE) for path in MODULES if not path.name.startswith("__")]
+    mirrored = [ROOT / "tests" / path.parent / f"test_{path.name}" for path in inside]
+    assert not [str(path.relative_to(ROOT)) for path in mirrored if not path.exists()]
 
 
 # --- the walk -------------------------------------------------------------------------------------
@@ -284,5 +293,4 @@ def test_the_walk_is_short(files: tuple[str, ...], most_files: int, most_lines: 
 
 def test_the_walk_imports_no_kernels_at_module_level() -> None:
     for file in {*TRANSITION, *ROLLOUT}:
-        tree = ast.parse((PACKAGE / file).read_text())
-        assert "kernels" not in set(imports_of_ours(tree)), file
+        assert "kernels" not in set(imports_of_ours(TREES[PACKAGE / file])), file
