@@ -63,8 +63,8 @@ def cache_note(compute: Compute) -> str | None:
         return None
     return (
         "compiled kernels cannot be stored: neither the installation nor your cache folder can be "
-        "written. Every process compiles them, for about a minute; to avoid that, set "
-        "NUMBA_CACHE_DIR to a folder that can be written, or compute=torch"
+        "written. Every process compiles them, for about 20 seconds; to avoid that, "
+        "set NUMBA_CACHE_DIR to a folder that can be written, or compute=torch"
     )
 
 

@@ -90,7 +90,7 @@ class Trained(NamedTuple):
     """What an update changes."""
 
     theta: NDArray[np.float32]  # ζ, the online network's parameters
-    gradient: NDArray[np.float32]  # of μ; that of σ is μ's times the noise
+    gradient: NDArray[np.float32]  # of θ; 0 where σ is not learnt
     first: NDArray[np.float32]  # the optimiser's average of gradients
     second: NDArray[np.float32]  # its average of squares
 

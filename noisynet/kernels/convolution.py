@@ -21,17 +21,17 @@ def features_of(theta: Any, shape: Any, observed: Any, scale: Any) -> Any:
         return observed.vectors
     filters, side, images = shape.filters, shape.side, observed.images
     places = (shape.height - side + 1) * (shape.width - side + 1)
-    mirrored = np.transpose(_weight(theta, shape), (3, 1, 2, 0))[:, :, ::-1]
-    kernel = np.ascontiguousarray(mirrored).reshape(-1, side, side * filters)
+    kernel = np.empty((shape.channels, side, side * filters), np.float32)
+    _mirror(theta, shape, kernel, False)
     y = np.empty((places, filters), np.float32)
     features = np.empty((len(images), filters * places), np.float32)
     for b in range(len(images)):
-        y[:] = theta[shape.bias : shape.bias + filters]
+        y[:] = 0
         _through_pixels(images[b], shape, scale, y, kernel, False)
         by_filter = features[b].reshape(filters, places)
         for f in range(filters):
             for r in range(places):
-                by_filter[f, r] = max(y[r, f], _ZERO)
+                by_filter[f, r] = max(y[r, f] + theta[shape.bias + f], _ZERO)
     return features
 
 
@@ -43,25 +43,32 @@ def convolve_backward(
     filters, side = shape.filters, shape.side
     places = (shape.height - side + 1) * (shape.width - side + 1)
     d_kernel = np.zeros((shape.channels, side, side * filters), np.float32)
-    d_bias, d_y = np.zeros(filters, np.float32), np.empty((places, filters), np.float32)
+    d_bias = gradient[shape.bias : shape.bias + filters]
+    d_bias[:] = 0
+    d_y = np.empty((places, filters), np.float32)
     for b in range(len(images)):
         for f in range(filters):
             for r in range(places):
                 at = f * places + r
                 d_y[r, f] = d_features[b, at] if features[b, at] > 0 else _ZERO  # ReLU
-        d_bias += d_y.sum(axis=0)
+                d_bias[f] += d_y[r, f]
         _through_pixels(images[b], shape, scale, d_y, d_kernel, True)
-    mirrored = d_kernel.reshape(-1, side, side, filters)[:, :, ::-1]
-    _weight(gradient, shape)[:] = np.transpose(mirrored, (3, 1, 2, 0))
-    gradient[shape.bias : shape.bias + filters] = d_bias
+    _mirror(gradient, shape, d_kernel, True)
 
 
 @compiled
-def _weight(theta: Any, shape: Any) -> Any:
-    """The weights [filters, side, side, channels]: memory is channels-last."""
-    filters, side, channels = shape.filters, shape.side, shape.channels
-    weight = theta[shape.weight : shape.weight + filters * side * side * channels]
-    return weight.reshape(filters, side, side, channels)
+def _mirror(theta: Any, shape: Any, kernel: Any, backward: Any) -> None:
+    """Write θ's weights, channels last, into the kernel of `_through_pixels`; or backward."""
+    at, filters, side = shape.weight, shape.filters, shape.side
+    for f in range(filters):
+        for i in range(side):
+            for j in range(side - 1, -1, -1):
+                for c in range(shape.channels):
+                    if backward:
+                        theta[at] = kernel[c, i, j * filters + f]
+                    else:
+                        kernel[c, i, j * filters + f] = theta[at]
+                    at += 1
 
 
 @compiled

@@ -22,24 +22,21 @@ def perturbed_weight(mu: Tensor, sigma: Tensor, epsilon_out: Tensor, epsilon_in:
 
 class _PerturbedWeight(torch.autograd.Function):
     @staticmethod
-    def forward(
-        ctx: Any, mu: Tensor, sigma: Tensor, epsilon_out: Tensor, epsilon_in: Tensor
-    ) -> Tensor:
-        ctx.save_for_backward(epsilon_out, epsilon_in)
+    def forward(ctx: Any, mu: Tensor, sigma: Tensor, *epsilon: Tensor) -> Tensor:
+        ctx.save_for_backward(*epsilon)
         weight = torch.empty_like(mu)
-        _perturb(*_arrays(mu, sigma, epsilon_out, epsilon_in, weight))
+        _perturb(*_arrays(mu, sigma, *epsilon, weight))
         return weight
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor | None, None, None]:
         """dμ = dW, dσ = dW ⊙ ε (Eqs. 12, 13)."""
-        epsilon_out, epsilon_in = ctx.saved_tensors
         gradient = gradients[0].contiguous()
         if not ctx.needs_input_grad[1]:
             return gradient, None, None, None
         d_sigma = torch.empty_like(gradient)
-        _multiply_by_noise(*_arrays(gradient, epsilon_out, epsilon_in, d_sigma))
+        _multiply_by_noise(*_arrays(gradient, *ctx.saved_tensors, d_sigma))
         return gradient, d_sigma, None, None
 
 

@@ -22,7 +22,7 @@ def centred_rmsprop_(
 
 def shared_rmsprop_(parameter: Tensor, gradient: Tensor, square: Tensor, *rates: float) -> None:
     """See `noisynet.optimisers.shared_rmsprop_`."""
-    _shared_rmsprop(*_flat(parameter, gradient, square), *rates)
+    _shared_rmsprop(*_flat(parameter, gradient, square), rates=rates)
     torch.autograd.graph.increment_version([parameter, square])
 
 
@@ -37,8 +37,7 @@ def _flat(parameter: Tensor, gradient: Tensor, *statistics: Tensor) -> list[Any]
         )
     if gradient.stride() != strides:
         gradient = torch.empty_like(parameter).copy_(gradient)
-    size = (parameter.numel(),)
-    tensors = parameter, gradient, *statistics
+    tensors, size = (parameter, gradient, *statistics), (parameter.numel(),)
     return [tensor.detach().as_strided(size, (1,)).numpy() for tensor in tensors]
 
 
@@ -59,11 +58,9 @@ def centred_rmsprop(parameter: Any, gradient: Any, average: Any, square: Any, ra
 
 
 @compiled
-def _shared_rmsprop(
-    parameter: Any, gradient: Any, square: Any, lr: Any, decay: Any, epsilon: Any
-) -> None:
+def _shared_rmsprop(parameter: Any, gradient: Any, square: Any, rates: Any) -> None:
     number = parameter.dtype.type
-    lr, decay, epsilon = number(lr), number(decay), number(epsilon)
+    lr, decay, epsilon = number(rates[0]), number(rates[1]), number(rates[2])
     rest = number(1) - decay
     for i in range(parameter.size):
         d = gradient[i]

@@ -1,12 +1,9 @@
 """The update of a small value network, and its values for acting, in one compiled call each.
 
 For networks such as MinAtar's and CartPole's, calling PyTorch's operations costs more than their
-arithmetic. Here forward, target, loss, backward and optimiser step are one call. Parameters are one
-vector θ, gradients and averages are vectors of the same layout, and the noise of a network is one
-vector ε, in which every layer has an offset. Arrays are float32. The named tuples that describe a
-network and its batches are made in `noisynet/agents/fused.py`.
-
-`update` follows `PlainUpdate.learn` in `noisynet/agents/value.py` line by line.
+arithmetic. Parameters are one vector θ, gradients and averages are vectors of the same layout, and
+the noise of a network is one vector ε. Arrays are float32. `noisynet/agents/fused.py` makes the
+named tuples. `update` follows `PlainUpdate.learn` in `noisynet/agents/value.py` line by line.
 """
 
 from __future__ import annotations
@@ -17,19 +14,32 @@ import numpy as np
 
 from noisynet.kernels.compiled import compiled
 from noisynet.kernels.convolution import convolve_backward, features_of
-from noisynet.kernels.fully_connected import noise_of, row_of, stack, stack_backward
+from noisynet.kernels.fully_connected import stack, stack_backward
 from noisynet.kernels.rmsprop import centred_rmsprop
 from noisynet.kernels.value_losses import categorical_loss, expected_values, greedy, q_loss
+
+_ZERO = np.float32(0)
+
+
+@compiled
+def sum_over_actions(outputs: Any, atoms: Any) -> Any:
+    """Σ_a of outputs [B, A·N], atom by atom [B, N]."""
+    total = np.zeros((len(outputs), atoms), np.float32)
+    for b in range(len(outputs)):
+        for i in range(outputs.shape[1]):
+            total[b, i % atoms] += outputs[b, i]
+    return total
 
 
 @compiled
 def duelling(value: Any, advantage: Any) -> Any:
     """V + A − mean A [B, A·N] (Eq. 3), atom by atom where the network has atoms: V is [B, N]."""
-    by_action = advantage.copy().reshape(len(value), -1, value.shape[1])
-    offset = value - by_action.sum(axis=1) / np.float32(by_action.shape[1])
-    for a in range(by_action.shape[1]):
-        by_action[:, a] += offset
-    return by_action.reshape(advantage.shape)
+    atoms, outputs = value.shape[1], np.empty_like(advantage)
+    total, actions = sum_over_actions(advantage, atoms), np.float32(outputs.shape[1] // atoms)
+    for b in range(len(outputs)):
+        for i in range(outputs.shape[1]):
+            outputs[b, i] = value[b, i % atoms] + advantage[b, i] - total[b, i % atoms] / actions
+    return outputs
 
 
 @compiled
@@ -45,88 +55,56 @@ def _forward(theta: Any, epsilon: Any, layout: Any, features: Any, keep: Any) ->
 
 @compiled
 def _backward(gradient: Any, layout: Any, options: Any, images: Any, passed: Any, d: Any) -> None:
-    """From the gradient at the outputs [B, A·N] to that of every μ and of the convolution."""
+    """From the gradient at the outputs [B, A·N] to that of every parameter."""
     layers, split, (value, advantage) = layout.layers, layout.value_layers, passed
     convolutional = layout.convolution.filters > 0
-    if split:  # Eq. 3
-        by_action = d.reshape(len(d), -1, value[0][-1].shape[1])
-        d_value = by_action.sum(axis=1)
-        for a in range(by_action.shape[1]):
-            by_action[:, a] -= d_value / np.float32(by_action.shape[1])
+    d_value = d
+    if split:
+        d_value = sum_over_actions(d, value[0][-1].shape[1])
+        d = duelling(np.zeros_like(d_value), d)  # Eq. 3 is linear in A: its gradient is d − mean d
     d_features = stack_backward(gradient, layers[split:], advantage, d, convolutional)
     if split:
-        d_of_value = stack_backward(gradient, layers[:split], value, d_value, convolutional)
-        d_features = d_features + d_of_value if convolutional else d_features
+        d_value = stack_backward(gradient, layers[:split], value, d_value, convolutional)
     if convolutional:
-        d_features *= options.trunk_gradient_scale
+        for b in range(len(d_features)):
+            for i in range(d_features.shape[1]):
+                d_features[b, i] += d_value[b, i] if split else _ZERO
+                d_features[b, i] *= options.trunk_gradient_scale
         shape, features = layout.convolution, advantage[0][0]
         convolve_backward(gradient, shape, images, options.scale, features, d_features)
 
 
 @compiled
-def _squared_norm(gradient: Any, epsilon: Any, layers: Any) -> Any:
-    """‖dθ‖², without a vector for dσ = dμ⊙ε (Eqs. 12, 13)."""
-    total = np.float64((gradient[: layers[0].weight_mu] ** 2).sum())
-    for number in range(len(layers)):
-        layer = layers[number]
-        noise, noise_b = np.zeros(layer.p, np.float32), np.float32(0)
-        for o in range(layer.q):
-            d, d_bias = row_of(gradient, layer.weight_mu, o, layer.p), gradient[layer.bias_mu + o]
-            if layer.learn_sigma:
-                noise_b = noise_of(epsilon, layer, o, noise)
-            of_row = (d_bias * noise_b) ** 2 + d_bias**2
-            for i in range(layer.p):
-                of_row += (d[i] * noise[i]) ** 2 + d[i] ** 2
-            total += of_row
-    return total
-
-
-@compiled
-def optimise(trained: Any, start: Any, d: Any, adam: Any, rates: Any) -> None:
-    """One step of Adam or centred RMSProp for the parameters from `start` on, with gradient d."""
-    chosen = slice(start, start + len(d))
-    theta, first, second = trained.theta[chosen], trained.first[chosen], trained.second[chosen]
-    if not adam:
-        centred_rmsprop(theta, d, first, second, rates)
-        return
-    lr, correction, epsilon, scale = rates
-    lr, correction, epsilon = np.float32(lr), np.float32(correction), np.float32(epsilon)
-    for i in range(len(d)):
-        gradient = np.float32(scale) * d[i]
-        first[i] += np.float32(0.1) * (gradient - first[i])
-        second[i] += np.float32(0.001) * (gradient * gradient - second[i])
-        theta[i] -= lr * first[i] / (np.sqrt(second[i]) / correction + epsilon)
-
-
-@compiled
-def _step(trained: Any, epsilon: Any, layers: Any, steps: Any, options: Any) -> Any:
+def _step(trained: Any, steps: Any, options: Any) -> Any:
     """Clip the gradient, then one step for every parameter; return the norm if it is measured."""
-    gradient, norm, scale, adam = trained.gradient, np.nan, 1.0, options.adam
+    theta, gradient, first, second = trained
+    norm, scale = np.nan, 1.0
     if options.max_gradient_norm < np.inf or steps % options.norm_period_updates == 0:
-        norm = np.sqrt(_squared_norm(gradient, epsilon, layers))
+        squares = np.float64(0)
+        for i in range(len(gradient)):
+            squares += gradient[i] ** 2
+        norm = np.sqrt(squares)
         if norm > options.max_gradient_norm:
             scale = options.max_gradient_norm / (norm + 1e-6)
-    rates = options.learning_rate, options.decay, options.epsilon, scale
-    if adam:  # its averages start at 0, which these factors correct
-        rates = rates[0] / (1 - 0.9**steps), np.sqrt(1 - 0.999**steps), rates[2], scale
-    optimise(trained, 0, gradient[: layers[0].weight_mu], adam, rates)
-    for number in range(len(layers)):
-        layer = layers[number]
-        p, q = layer.p, layer.q
-        d_bias = row_of(gradient, layer.bias_mu, 0, q)
-        optimise(trained, layer.weight_mu, row_of(gradient, layer.weight_mu, 0, q * p), adam, rates)
-        optimise(trained, layer.bias_mu, d_bias, adam, rates)
-        if not layer.learn_sigma:
-            continue
-        d_sigma, d_sigma_b = np.empty(p, np.float32), d_bias.copy()
-        for o in range(q):
-            d = row_of(gradient, layer.weight_mu, o, p)
-            d_sigma_b[o] *= noise_of(epsilon, layer, o, d_sigma)  # Eq. 13
-            for i in range(p):
-                d_sigma[i] *= d[i]  # Eq. 12
-            optimise(trained, layer.weight_sigma + o * p, d_sigma, adam, rates)
-        optimise(trained, layer.bias_sigma, d_sigma_b, adam, rates)
+    lr, epsilon = options.learning_rate, options.epsilon
+    if options.adam:  # its averages start at 0, which these factors correct
+        rates = lr / (1 - 0.9**steps), np.sqrt(1 - 0.999**steps), epsilon, scale
+        adam(theta, gradient, first, second, rates)
+    else:
+        centred_rmsprop(theta, gradient, first, second, (lr, options.decay, epsilon, scale))
     return norm
+
+
+@compiled
+def adam(theta: Any, gradient: Any, first: Any, second: Any, rates: Any) -> None:
+    """One step of Adam with its usual averages; the last of the rates scales the gradient."""
+    lr, correction, epsilon, scale = rates
+    lr, correction, epsilon = np.float32(lr), np.float32(correction), np.float32(epsilon)
+    for i in range(len(theta)):
+        d = np.float32(scale) * gradient[i]
+        first[i] += np.float32(0.1) * (d - first[i])
+        second[i] += np.float32(0.001) * (d * d - second[i])
+        theta[i] -= lr * first[i] / (np.sqrt(second[i]) / correction + epsilon)
 
 
 @compiled
@@ -156,11 +134,12 @@ def update(
         loss, error, d = categorical_loss(at_x, at_y, best, columns, atoms)
     else:
         loss, error, d = q_loss(at_x, at_y, best, columns, options.threshold)
-    q, norm = expected_values(at_x, atoms), np.nan
-    mean = np.array([q[b, columns[0][b]] for b in range(len(q))]).mean()
+    q, mean, norm = expected_values(at_x, atoms), _ZERO, np.nan
+    for b in range(len(q)):
+        mean += q[b, columns[0][b]] / np.float32(len(q))
     if np.isfinite(loss):
         _backward(trained.gradient, layout, options, x.images, passed, d)
-        norm = _step(trained, xi, layout.layers, steps, options)
+        norm = _step(trained, steps, options)
     return loss, error, mean, norm
 
 
@@ -170,5 +149,7 @@ def q_values(theta: Any, epsilon: Any, layout: Any, observed: Any, scale: Any) -
     features = features_of(theta, layout.convolution, observed, scale)
     outputs = np.empty((len(epsilon), layout.layers[-1].q), np.float32)
     for n in range(len(epsilon)):
-        outputs[n] = _forward(theta, epsilon[n], layout, features[n : n + 1], False)[0][0]
+        of_row, _ = _forward(theta, epsilon[n], layout, features[n : n + 1], False)
+        for i in range(of_row.size):
+            outputs[n, i] = of_row[0, i]
     return expected_values(outputs, layout.atoms)

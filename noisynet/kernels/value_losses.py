@@ -1,8 +1,7 @@
 """Losses of value networks with their gradients: of Q-values, and of distributions (C51, Rainbow).
 
-They are those of `noisynet/losses.py`. Outputs of a network are [B, A·N]: N logits for each action,
-on the atoms z [N], or one Q-value where there are no atoms. A batch's columns are the actions,
-rewards, discounts and importance weights [B].
+They are those of `noisynet/losses.py`. Outputs are [B, A·N]: N logits for each action, or one
+Q-value where there are no atoms z [N]. Columns are actions, rewards, discounts and weights [B].
 """
 
 from __future__ import annotations
@@ -27,14 +26,18 @@ def expected_values(outputs: Any, atoms: Any) -> Any:
     for b in range(q.shape[0]):
         for a in range(q.shape[1]):
             softmax(outputs[b, a * count : (a + 1) * count], p)
-            q[b, a] = (p * atoms).sum()
+            q[b, a] = 0
+            for i in range(count):
+                q[b, a] += p[i] * atoms[i]
     return q
 
 
 @compiled
 def softmax(logits: Any, p: Any) -> Any:
     """Write the probabilities p [N] of logits [N]; return log Σ_i exp(logit_i)."""
-    largest, total = logits.max(), _ZERO
+    largest, total = logits[0], _ZERO
+    for i in range(1, len(p)):
+        largest = max(largest, logits[i])
     for i in range(len(p)):
         p[i] = np.exp(logits[i] - largest)
         total += p[i]
@@ -46,9 +49,11 @@ def softmax(logits: Any, p: Any) -> Any:
 @compiled
 def greedy(q: Any) -> Any:
     """argmax_a Q [B]; NaN wins, so that it is noticed."""
-    best = np.empty(len(q), np.int64)
+    best = np.zeros(len(q), np.int64)
     for b in range(len(q)):
-        best[b] = q[b].argmax()
+        for a in range(1, q.shape[1]):
+            if q[b, a] > q[b, best[b]] or np.isnan(q[b, a]):
+                best[b] = a
     return best
 
 

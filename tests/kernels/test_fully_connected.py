@@ -88,13 +88,18 @@ def test_noise_of_an_output_is_that_of_the_layer(noise: Noise) -> None:
         assert of_bias == pytest.approx(layer.bias[o].item())
 
 
-def test_a_stack_and_its_gradients_equal_autograds() -> None:
-    """Two layers with a ReLU between them; μ's gradients are written, and nothing else."""
-    first, theta, epsilon, record = noisy_layer(6, 5, "factorised")
-    second, rest, more, other = noisy_layer(5, 3, "independent")
+@pytest.mark.parametrize("learn_sigma", [True, False], ids=["", "frozen"])
+@pytest.mark.parametrize("kinds", [("factorised", "independent"), ("independent", "factorised")])
+def test_a_stack_and_its_gradients_equal_autograds(
+    kinds: tuple[Noise, Noise], learn_sigma: bool
+) -> None:
+    """Two layers with a ReLU between them; the gradients of what is learnt are all that changes."""
+    first, theta, epsilon, record = noisy_layer(6, 5, kinds[0])
+    second, rest, more, other = noisy_layer(5, 3, kinds[1])
     for offset in ("weight_mu", "weight_sigma", "bias_mu", "bias_sigma"):
         other[offset] += len(theta)
     other["epsilon"] += len(epsilon)
+    record["learn_sigma"] = other["learn_sigma"] = learn_sigma
     layers = np.array([record, other], LAYER)
     theta, epsilon = np.concatenate([theta, rest]), np.concatenate([epsilon, more])
     x = torch.from_numpy(draw(9, 6)).requires_grad_()
@@ -109,7 +114,8 @@ def test_a_stack_and_its_gradients_equal_autograds() -> None:
     np.testing.assert_allclose(d_x, x.grad.numpy(), rtol=TOLERANCE, atol=TOLERANCE)
     written = np.zeros(len(theta), bool)
     for layer, at in ((first, record), (second, other)):
-        for name in ("weight_mu", "bias_mu"):
+        learnt = ("mu", "sigma") if learn_sigma else ("mu",)
+        for name in [f"{of}_{kind}" for of in ("weight", "bias") for kind in learnt]:
             expected = getattr(layer, name).grad.flatten().numpy()
             where = slice(int(at[name]), int(at[name]) + len(expected))
             np.testing.assert_allclose(gradient[where], expected, rtol=TOLERANCE, atol=TOLERANCE)
