@@ -22,7 +22,8 @@ def centred_rmsprop_(
 
 def shared_rmsprop_(parameter: Tensor, gradient: Tensor, square: Tensor, *rates: float) -> None:
     """See `noisynet.optimisers.shared_rmsprop_`."""
-    _shared_rmsprop(*_flat(parameter, gradient, square), rates=rates)
+    theta, d, v = _flat(parameter, gradient, square)
+    _shared_rmsprop(theta, d, v, rates)
     torch.autograd.graph.increment_version([parameter, square])
 
 
@@ -37,17 +38,16 @@ def _flat(parameter: Tensor, gradient: Tensor, *statistics: Tensor) -> list[Any]
         )
     if gradient.stride() != strides:
         gradient = torch.empty_like(parameter).copy_(gradient)
-    tensors, size = (parameter, gradient, *statistics), (parameter.numel(),)
-    return [tensor.detach().as_strided(size, (1,)).numpy() for tensor in tensors]
+    flat = (parameter.numel(),), (1,)
+    return [t.detach().as_strided(*flat).numpy() for t in (parameter, gradient, *statistics)]
 
 
 @compiled
 def centred_rmsprop(parameter: Any, gradient: Any, average: Any, square: Any, rates: Any) -> None:
     """`centred_rmsprop_` for arrays, in one loop; the fourth of the rates scales the gradient."""
     number = parameter.dtype.type
-    lr, decay, epsilon, scale = rates
-    lr, decay, epsilon, scale = number(lr), number(decay), number(epsilon), number(scale)
-    rest = number(1) - decay
+    lr, decay, rest = number(rates[0]), number(rates[1]), number(1) - number(rates[1])
+    epsilon, scale = number(rates[2]), number(rates[3])
     for i in range(parameter.size):
         d = scale * gradient[i]
         g = average[i] + rest * (d - average[i])
