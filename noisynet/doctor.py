@@ -107,7 +107,7 @@ def _audit() -> str:
 
 def _train() -> str:
     """Train on Deep Sea for a few seconds, stop half-way and resume."""
-    config = build_config("noisynet-dqn", "deep_sea/5", frames=2_000)
+    config = build_config("noisynet-dqn", "deep_sea/5", frames=1_000)
     steps = iter(range(500))
     (first, second), seconds = _run(config, lambda: next(steps, None) is None, lambda: False)
     if first or not second:
