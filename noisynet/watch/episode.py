@@ -157,7 +157,7 @@ def replay(
         ReplayMismatch: the score differs from the trace's, or the episode ends early.
     """
     sampler = make_sampler(agent, trace, samples)
-    rewards, discounts, ended = [], [], False
+    rewards, discounts, score, ended = [], [], 0.0, False
     batch: list[NDArray[Any]] = []
     given = trace.environment if environment is None else environment
     with make_environment(given, 1, **trace.options) as games:
@@ -177,15 +177,16 @@ def replay(
                 batch = []
             stacks.push(step.frame)
             rewards.append(float(step.reward[0]))
+            score += rewards[-1]  # as in the evaluation; `sum` compensates since Python 3.12
             ended = bool(step.terminated[0] or step.truncated[0])
             over = step.terminated[0] or step.life_lost[0]
             discounts.append(0.0 if over else agent.config.learning.discount)
     if batch:
         sampler.add(np.stack(batch))
-    if sum(rewards) != trace.score:  # summed in the same order as in the evaluation, hence equal
+    if score != trace.score:
         raise ReplayMismatch(
             f"episode {trace.episode} of the evaluation at {trace.evaluation:,} frames scored "
-            f"{sum(rewards):g} when replayed, expected the {trace.score:g} of its trace; " + _CAUSES
+            f"{score:g} when replayed, expected the {trace.score:g} of its trace; " + _CAUSES
         )
     returns = _returns(rewards, discounts, agent.config.learning)
     return ReplayedEpisode(np.array(rewards), returns, ended, sampler.values(), actions)

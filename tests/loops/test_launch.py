@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from importlib import metadata
 from pathlib import Path
 
 import pytest
@@ -186,7 +187,7 @@ def test_a_run_records_what_made_it_and_every_change(
     folder = RunFolder(tmp_path / "run")
     (made,) = read_object(folder.config_path)["made_by"]
     assert made["device"] == "cpu"
-    assert made["versions"]["torch"] == torch.__version__
+    assert made["versions"]["torch"] == metadata.version("torch")
     assert "made_by" not in folder.read_config()
     monkeypatch.setattr("platform.node", lambda: "another")
     started_with(tmp_path / "run", "frames=80")
