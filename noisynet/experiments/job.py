@@ -120,11 +120,13 @@ class Job:
 
     def _handle_exit(self, ended: Exit) -> None:
         where = f", on {ended.where}" if ended.where else ""
+        locked = ended.progress.state is ProgressState.LOCKED
         if ended.progress.state is ProgressState.DONE:
             self._finish(ended.progress, where)
         elif self._stopping:
             self.state = JobState.STOPPED
-        elif ended.code == EXIT_LOCKED:
+        elif ended.code == EXIT_LOCKED or (ended.code == 0 and locked):
+            # It exited because of the lock; or another sweep has just opened the finished run.
             self.state, self._read_at = JobState.LOCKED, time.monotonic()
             self._report("locked by another process; waiting for it")
         elif not ended.killed_by:

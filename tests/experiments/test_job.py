@@ -66,6 +66,20 @@ def test_a_run_without_progress_is_retried_and_progress_resets_the_count(spec: R
     assert MAX_RETRIES == 3
 
 
+def test_a_finished_run_that_another_sweep_has_just_opened_is_waited_for(spec: RunSpec) -> None:
+    class Finished(Killed):
+        def poll(self) -> Exit:
+            return Exit(0, Progress(ProgressState.LOCKED, self.frames))
+
+    log: list[str] = []
+    job = Job(spec, lambda *_: Finished(400), lambda _, message: log.append(message))
+    job.start(1, 1)
+    assert (job.state, log) == (
+        JobState.LOCKED,
+        ["started", "locked by another process; waiting for it"],
+    )
+
+
 def test_a_process_that_a_cluster_has_not_started_is_queued(spec: RunSpec) -> None:
     class Queued(Killed):
         begun = ended = False
