@@ -58,7 +58,7 @@ def convolve_backward(
 
 @compiled
 def _mirror(theta: Any, shape: Any, kernel: Any, backward: Any) -> None:
-    """Write θ's weights, channels last, into the kernel of `_through_pixels`; or backward."""
+    """Write θ's weights, channels last, into the kernel of `_through_pixels`; or that into θ."""
     at, filters, side = shape.weight, shape.filters, shape.side
     for f in range(filters):
         for i in range(side):

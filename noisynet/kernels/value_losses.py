@@ -1,7 +1,7 @@
 """Losses of value networks with their gradients: of Q-values, and of distributions (C51, Rainbow).
 
 They are those of `noisynet/losses.py`. Outputs are [B, A·N]: N logits for each action, or one
-Q-value where there are no atoms z [N]. Columns are actions, rewards, discounts and weights [B].
+Q-value if there are no atoms z [N]. Columns: actions, rewards, discounts, importance weights [B].
 """
 
 from __future__ import annotations
