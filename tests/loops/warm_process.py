@@ -8,7 +8,7 @@ process, which also imports the modules in WARM_MODULES, reads one JSON object p
 
 EVENT is "files TEXT", an operation on a file whose path contains TEXT, or a function as
 "module:Class.name". The command sends itself the signal just before the Nth event, so that the
-moment is exact. Every command has a process group of its own.
+moment is exact. Every command has a process group of its own. The workers of A3C are forked, too.
 """
 
 from __future__ import annotations
@@ -17,7 +17,12 @@ import importlib
 import json
 import os
 import signal
+import subprocess
 import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, NoReturn
 
 import numpy as np
@@ -35,11 +40,11 @@ def _send(number: int) -> None:
 
 
 def _signal_at_files(number: int, text: str, moments: list[int]) -> None:
-    calls, folder = 0, ""
+    calls, folder, process = 0, "", os.getpid()
 
     def hook(event: str, arguments: tuple[Any, ...]) -> None:
         nonlocal calls, folder
-        if event not in FILE_EVENTS or isinstance(arguments[0], int):
+        if event not in FILE_EVENTS or isinstance(arguments[0], int) or os.getpid() != process:
             return
         path = str(arguments[0])
         if event == "open" and arguments[2] & os.O_DIRECTORY:
@@ -60,16 +65,61 @@ def _signal_at_calls(number: int, where: str, moments: list[int]) -> None:
     owner: Any = importlib.import_module(module)
     for attribute in owners:
         owner = getattr(owner, attribute)
-    original, calls = getattr(owner, name), 0
+    original, calls, process = getattr(owner, name), 0, os.getpid()
 
     def counted(*arguments: Any, **keywords: Any) -> Any:
         nonlocal calls
-        calls += 1
+        calls += os.getpid() == process  # not in a worker
         if calls in moments:
             _send(number)
         return original(*arguments, **keywords)
 
     setattr(owner, name, counted)
+
+
+class ForkedWorker:
+    """What a supervisor uses of `Popen`, without a new interpreter."""
+
+    def __init__(self, command: Sequence[str], *, pass_fds: Sequence[int], **_: Any) -> None:
+        self.returncode: int | None = None
+        self.pid = os.fork()
+        if self.pid == 0:
+            nothing = os.open(os.devnull, os.O_RDWR)
+            inherited = {int(path.name) for path in Path("/proc/self/fd").iterdir()} - {nothing}
+            for descriptor in inherited - {1, 2, *pass_fds}:  # not closed: objects still have them
+                os.dup2(nothing, descriptor)
+            sys.argv = ["-c", *command[4:]]
+            from noisynet.loops.worker_main import main
+
+            main()
+
+    def poll(self) -> int | None:
+        """Return the exit status, negative for a signal, or None."""
+        if self.returncode is None:
+            pid, status = os.waitpid(self.pid, os.WNOHANG)
+            self.returncode = os.waitstatus_to_exitcode(status) if pid else None
+        return self.returncode
+
+    def wait(self, timeout: float = 1e9) -> int:
+        """Wait for the end."""
+        deadline = time.monotonic() + timeout
+        while (status := self.poll()) is None:
+            if time.monotonic() > deadline:
+                raise subprocess.TimeoutExpired(str(self.pid), timeout)
+            time.sleep(0.001)
+        return status
+
+    def kill(self) -> None:
+        """Kill the process, unless it has been waited for."""
+        if self.returncode is None:
+            os.kill(self.pid, signal.SIGKILL)
+
+
+def _fork_workers() -> None:
+    from noisynet.loops import supervisor
+
+    names = {name: getattr(subprocess, name) for name in ("DEVNULL", "TimeoutExpired")}
+    vars(supervisor)["subprocess"] = SimpleNamespace(Popen=ForkedWorker, **names)
 
 
 def _run(order: dict[str, Any]) -> NoReturn:
@@ -122,13 +172,21 @@ def _load_kernels() -> None:
 
 def main() -> None:
     """Handle orders until the other end closes."""
-    modules = ["torch._dynamo", "noisynet.loops.launch", "gymnasium", "ale_py", "minatar"]
+    modules = [
+        "torch._dynamo",
+        "noisynet.loops.launch",
+        "noisynet.loops.worker",
+        "gymnasium",
+        "ale_py",
+        "minatar",
+    ]
     for module in modules + os.environ.get("WARM_MODULES", "").split():
         try:
             importlib.import_module(module)
         except ImportError:
             continue  # the test that needs it is skipped
     _load_kernels()
+    _fork_workers()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the tests
     for line in sys.stdin:
         order = json.loads(line)
