@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any, Literal
 
 import torch
@@ -80,6 +81,8 @@ def optimiser_for(
     settings: config.CentredRMSProp | config.Adam, network: nn.Module, compute: Compute
 ) -> torch.optim.Optimizer:
     """The optimiser of a value agent."""
+    if compute != "compile":
+        _leave_out_compiler()
     parameters = [parameter for parameter in network.parameters() if parameter.requires_grad]
     if isinstance(settings, config.Adam):
         return torch.optim.Adam(
@@ -91,6 +94,26 @@ def optimiser_for(
     return CentredRMSProp(
         parameters, settings.learning_rate, settings.decay, settings.epsilon, step
     )
+
+
+def _leave_out_compiler() -> None:
+    """Keep optimisers from importing PyTorch's compiler, which takes a second and 70 MB.
+
+    The first calls of some methods of `Optimizer` import it, to exclude them from compilation.
+    Unless it is there already, they are marked as excluded. What uses it still imports it, as the
+    step of PyTorch's Adam does; kernels have their own.
+    """
+    if "torch._dynamo" in sys.modules:
+        return
+    optimiser = torch.optim.Optimizer
+    for method in (
+        optimiser.add_param_group,
+        optimiser.load_state_dict,
+        optimiser.state_dict,
+        optimiser.zero_grad,
+    ):
+        if excluded := getattr(method, "__wrapped__", None):
+            vars(excluded).setdefault("__dynamo_disable", excluded)
 
 
 def shared_rmsprop_for(compute: Compute) -> SharedRMSPropStep:

@@ -1,4 +1,4 @@
-"""Settings of a training process: denormals and threads."""
+"""Settings of a training process: denormals, imports and threads."""
 
 from __future__ import annotations
 
@@ -13,13 +13,15 @@ from noisynet.envs import EnvironmentSpec
 from noisynet.loops.process import choose_threads, default_threads, has_large_images
 
 PROGRAM = """
-import torch
-from noisynet.config import build_config
-from noisynet.loops import try_build
+import sys, torch
+from noisynet import Agent
 torch.set_num_threads(2)
-try_build(build_config("dqn", "minatar/breakout"))
+agent = Agent("dqn", "deep_sea/4", learning={"starts_steps": 32})
 tiny = torch.full((1_000_000,), 1e-30)  # large enough for both threads
 print(int((tiny * 1e-10 != 0).sum()))
+agent.learn(50)
+agent.save("agent")
+print("torch._dynamo" in sys.modules)
 """
 
 
@@ -27,11 +29,20 @@ def spec(*frame_shape: int) -> EnvironmentSpec:
     return EnvironmentSpec("any", 4, frame_shape, "uint8", 1, 1, 1.0)
 
 
-def test_denormals_are_flushed_in_every_thread() -> None:
-    ran = subprocess.run(
-        [sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=True
-    )
-    assert ran.stdout.strip() == "0"
+@pytest.fixture(scope="module")
+def printed(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    """What a process that trains prints about itself."""
+    command, folder = [sys.executable, "-c", PROGRAM], tmp_path_factory.mktemp("process")
+    ran = subprocess.run(command, capture_output=True, text=True, check=True, cwd=folder)
+    return ran.stdout.split()
+
+
+def test_denormals_are_flushed_in_every_thread(printed: list[str]) -> None:
+    assert printed[0] == "0"
+
+
+def test_training_with_kernels_does_not_import_pytorchs_compiler(printed: list[str]) -> None:
+    assert printed[1] == "False"
 
 
 @pytest.mark.parametrize(
