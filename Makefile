@@ -5,6 +5,9 @@ INSTALLED := .venv/.installed
 CONSTRAINTS ?= -c constraints.txt# empty: the newest releases
 PYTHONS ?= $(foreach version,3.11 3.12 3.13,$(shell command -v python$(version)))
 
+# Containers often set this; without stored bytecode every process that the tests start compiles the package again.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: demo results docs test test-slow check package constraints bench format clean
 
 demo: $(INSTALLED) ## how deep DQN and NoisyNet-DQN explore: table, figure, video, report; 3 minutes
@@ -16,8 +19,9 @@ results: $(INSTALLED) ## every figure and table of docs/results.md from the data
 docs: $(INSTALLED) ## the documentation as a site in site/, without warnings
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
+# Three workers for two cores: many tests wait for processes and disks.
 test: check ## formatting, lint, types and the default tests
-	$(BIN)/python -m pytest -n 2
+	$(BIN)/python -m pytest -n 3
 
 check: $(INSTALLED)
 	$(BIN)/ruff format --check .

@@ -173,7 +173,6 @@ def _load_kernels() -> None:
 def main() -> None:
     """Handle orders until the other end closes."""
     modules = [
-        "torch._dynamo",
         "noisynet.loops.launch",
         "noisynet.loops.worker",
         "gymnasium",
