@@ -1,14 +1,16 @@
-"""Packages that import a submodule when one of its names is first used (PEP 562)."""
+"""Modules that are imported when one of their names is first used."""
 
 from __future__ import annotations
 
 import importlib
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from types import ModuleType
 
 
 def lazy_attributes(package: str, names: Mapping[str, Sequence[str]]) -> Callable[[str], object]:
-    """Make the `__getattr__` of a package.
+    """Make the `__getattr__` of a package that imports its submodules when needed (PEP 562).
 
     Args:
         package: the package's `__name__`.
@@ -24,3 +26,25 @@ def lazy_attributes(package: str, names: Mapping[str, Sequence[str]]) -> Callabl
         return value
 
     return __getattr__
+
+
+@contextmanager
+def imported_when_used(module: str) -> Iterator[None]:
+    """Modules that are imported in this block get a `module` that is not imported before its use.
+
+    For libraries that import much for something that is rarely needed.
+    """
+    if module in sys.modules:
+        yield
+        return
+    sys.modules[module] = _StandIn(module)
+    try:
+        yield
+    finally:
+        del sys.modules[module]
+
+
+class _StandIn(ModuleType):
+    def __getattr__(self, name: str) -> object:
+        value: object = getattr(importlib.import_module(self.__name__), name)
+        return value

@@ -1,13 +1,14 @@
-"""Packages whose submodules are imported on first use."""
+"""Modules that are imported on first use."""
 
 from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
-from noisynet.lazy import lazy_attributes
+from noisynet.lazy import imported_when_used, lazy_attributes
 
 PACKAGES = {"noisynet.loops": "Run", "noisynet.envs": "Environment", "noisynet.experiments": "Plan"}
 
@@ -33,3 +34,29 @@ def test_every_public_name_of_a_lazy_package_can_be_imported() -> None:
 def test_an_unknown_name_is_an_attribute_error() -> None:
     with pytest.raises(AttributeError, match=r"module 'noisynet.loops' has no attribute 'Walk'"):
         lazy_attributes("noisynet.loops", {"run": ["Run"]})("Walk")
+
+
+def test_a_module_is_imported_when_it_is_first_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "slow_pictures.py").write_text("colour = 'red'\n")
+    (tmp_path / "a_game.py").write_text(
+        "import slow_pictures\ndef draw(): return slow_pictures.colour\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    with imported_when_used("slow_pictures"):
+        import a_game  # type: ignore[import-not-found]
+    assert "slow_pictures" not in sys.modules
+    assert a_game.draw() == "red"
+    with imported_when_used("slow_pictures"):  # it is there by now
+        import slow_pictures  # type: ignore[import-not-found]
+    assert sys.modules["slow_pictures"] is slow_pictures
+    for module in ("a_game", "slow_pictures"):
+        del sys.modules[module]
+
+
+def test_a_module_that_is_missing_is_an_error_when_it_is_used() -> None:
+    with imported_when_used("there_is_no_such_module"):
+        import there_is_no_such_module  # type: ignore[import-not-found]
+    with pytest.raises(ModuleNotFoundError):
+        there_is_no_such_module.name  # noqa: B018

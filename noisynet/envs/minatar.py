@@ -14,6 +14,7 @@ from noisynet.envs.environment import Environment, EnvironmentSpec, Step, check_
 from noisynet.envs.grid_rendering import CHANNEL_COLOURS, render_cells
 from noisynet.envs.names import MINATAR_GAMES, suggestion
 from noisynet.extras import import_extra
+from noisynet.lazy import imported_when_used
 
 
 @final
@@ -49,7 +50,8 @@ class MinAtarEnvironment(Environment):
         if not 0.0 <= sticky_action_prob <= 1.0:
             raise ValueError(f"expected sticky_action_prob in [0, 1], got {sticky_action_prob}")
         self._max_episode_frames = check_count("max_episode_frames", max_episode_frames, at_least=1)
-        self._make_game = import_extra("minatar", "minatar").Environment
+        with imported_when_used("seaborn"):  # a second, and only for MinAtar's own pictures
+            self._make_game = import_extra("minatar", "minatar").Environment
         self._arguments = (game, float(sticky_action_prob), bool(difficulty_ramping))
         self._games = [self._make_game(*self._arguments) for _ in range(num_envs)]
         self._action_ids = list(range(self._games[0].num_actions()))
