@@ -3,8 +3,8 @@
 noisynet sweep results/minatar/plan.toml --out runs/minatar
 python results/collect.py runs/minatar minatar
 
-Run it on the machine that made the runs, and with the same version of noisynet or with --commit:
-both are written down.
+Run it on the machine that made the runs, which is written down. The commit is the one that a run
+names; for runs that name none, that of the imported noisynet or of --commit.
 """
 
 from __future__ import annotations
@@ -64,7 +64,8 @@ def collect(
         study: one of `STUDIES`.
         results: the folder of all studies.
         unfinished: include runs that have evaluations but are not finished.
-        made_by: the commit that made the runs; by default that of the imported noisynet.
+        made_by: the commit of runs that do not name theirs; by default that of the imported
+            noisynet.
 
     Returns:
         What was collected, one line.
@@ -77,6 +78,7 @@ def collect(
     data: list[RunData] = []
     states: dict[str, list[str]] = {"finished": [], "unfinished": [], "missing": []}
     seconds = {"training": 0.0, "evaluation": 0.0}
+    commits: dict[str, list[str]] = {}
     ended = ""
     for spec in specs:
         done = read_progress(spec).state is ProgressState.DONE
@@ -90,6 +92,8 @@ def collect(
         ended = max(ended, str((RunFolder(spec.folder).read_status() or {}).get("updated", "")))
         if len(run.curve) and (done or unfinished):
             data.append(_run_data(spec, run, finished=done))
+            for name in _commits(spec) or [made_by or commit()]:
+                commits.setdefault(name, []).append(spec.name)
     if not data:
         counts = ", ".join(f"{len(names)} {state}" for state, names in states.items())
         raise CollectError(
@@ -98,10 +102,12 @@ def collect(
         )
     text = "".join(f"{run.line()}\n" for run in data)
     _check_size(study, text, results)
+    most = max(commits, key=lambda name: len(commits[name]))
     provenance = {
         "study": study,
         "plan": plan_digest(results / study / "plan.toml"),
-        "commit": made_by or commit(),
+        "commit": most,
+        "other_commits": {name: names for name, names in commits.items() if name != most},
         "versions": _versions(),
         "machine": _machine(),
         "hours": {kind: round(spent / 3600, 2) for kind, spent in seconds.items()},
@@ -194,6 +200,12 @@ def _check_size(study: str, text: str, results: Path) -> None:
 # --- where runs come from ------------------------------------------------------------------------
 
 
+def _commits(spec: RunSpec) -> list[str]:
+    """The commits that a run says it was made by: more than one if it was resumed by another."""
+    made_by = RunFolder(spec.folder).read_made_by()
+    return list(dict.fromkeys(one["commit"][:12] for one in made_by if one.get("commit")))
+
+
 def commit() -> str:
     """The commit of the noisynet that is imported; with "-dirty" if it was changed."""
     package = Path(noisynet.__file__).parent
@@ -228,7 +240,7 @@ def main() -> None:
     parser.add_argument("runs", type=Path, help="the --out of its sweep")
     parser.add_argument("study", choices=STUDIES, help="the study")
     parser.add_argument("--unfinished", action="store_true", help="include unfinished runs")
-    parser.add_argument("--commit", default="", help="that made the runs, if not the imported one")
+    parser.add_argument("--commit", default="", help="of runs that do not name theirs")
     given = parser.parse_args()
     options = {"unfinished": given.unfinished, "made_by": given.commit}
     try:

@@ -60,12 +60,14 @@ def _provenance(study: StudyData) -> str:
     source = study.provenance
     machine, hours = source["machine"], source["hours"]
     left = [f"{len(source[key])} {key}" for key in ("unfinished", "missing") if source[key]]
+    commits = [source["commit"]]
+    commits += [f"{name} ({len(runs)} runs)" for name, runs in source["other_commits"].items()]
     return (
         f"*{STUDIES[study.name]}: {source['finished']} of {source['planned']} planned runs "
         f"finished{''.join(f', {text}' for text in left)}; "
         f"{hours['training'] + hours['evaluation']:.1f} hours of runs on {machine['cpu']}, "
         f"{machine['cores']} cores, torch {source['versions']['torch']}, commit "
-        f"{source['commit']}. Data: [`results/{study.name}/`](../results/{study.name}/).*"
+        f"{', '.join(commits)}. Data: [`results/{study.name}/`](../results/{study.name}/).*"
     )
 
 

@@ -287,6 +287,8 @@ def deep_sea_sentences(study: StudyData) -> list[str]:
             both = study.of(contender, environment), study.of(plain, environment)
             if all(both):
                 found[short_title(environment)] = compare(*map(solved_episodes, both))
+        if len(found) == 1:
+            found = {f"Deep Sea {size}": verdict for size, verdict in found.items()}
         if found:
             subject = f"{study.title(contender)} against {study.title(plain)}"
             words = ("more episodes", "fewer episodes")

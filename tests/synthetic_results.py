@@ -46,6 +46,7 @@ def write_study(results: Path, study: str, runs: list[RunData]) -> None:
         "study": study,
         "plan": plan_digest(RESULTS / study / "plan.toml"),
         "commit": "0123456789ab",
+        "other_commits": {"ba9876543210": ["one", "another"]},
         "versions": {"python": "3.11.7", "torch": "2.13.0"},
         "machine": {"cpu": "CPU", "cores": 2, "system": "Linux"},
         "hours": {"training": 1.5, "evaluation": 0.25},

@@ -19,6 +19,7 @@ from PIL import Image
 from noisynet.experiments import build_plan
 from noisynet.reports.agents import Contender
 from noisynet.reports.plotting import figure_style
+from noisynet.runs.provenance import describe_machine
 
 ROOT = Path(__file__).parent.parent
 RESULTS = ROOT / "results"
@@ -148,6 +149,19 @@ DONE = "minatar/breakout/noisynet-dqn/seed-1"
 HALF = "minatar/breakout/noisynet-dqn/seed-0"
 
 
+def test_collecting_names_the_commits_that_made_the_runs(tmp_path: Path, results: Path) -> None:
+    """Studies share runs, which need not have been made by one version."""
+    scores, other = [1.0] * 10, "minatar/breakout/noisynet-dqn/seed-2"
+    made_by = describe_machine("cpu") | {"commit": "a" * 40}
+    write_runs(tmp_path / "runs", "rainbow", {HALF: scores})
+    write_runs(tmp_path / "runs", "rainbow", {DONE: scores, other: scores}, made_by=[made_by])
+    collect, studies = script("collect"), script("studies")
+    collect.collect(tmp_path / "runs", "rainbow", results, made_by="0123")
+    provenance = studies.load_study("rainbow", results).provenance
+    assert provenance["commit"] == "a" * 12
+    assert provenance["other_commits"] == {"0123": [HALF]}
+
+
 def test_collecting_keeps_evaluations_and_sigma_and_says_what_is_missing(
     tmp_path: Path, results: Path
 ) -> None:
@@ -262,7 +276,7 @@ def test_every_study_has_its_figures_and_tables(study: str, tmp_path: Path) -> N
     for contender in found.contenders:
         assert found.title(contender) in block
     assert "What it says" in block
-    assert "CPU, 2 cores, torch 2.13.0, commit 0123456789ab" in block
+    assert "CPU, 2 cores, torch 2.13.0, commit 0123456789ab, ba9876543210 (2 runs)" in block
 
 
 def test_unfinished_runs_are_drawn_but_in_no_table(tmp_path: Path) -> None:
