@@ -51,6 +51,8 @@ def convolve_backward(
             for r in range(places):
                 at = f * places + r
                 d_y[r, f] = d_features[b, at] if features[b, at] > 0 else _ZERO  # ReLU
+        for r in range(places):
+            for f in range(filters):
                 d_bias[f] += d_y[r, f]
         _through_pixels(images[b], shape, scale, d_y, d_kernel, True)
     _mirror(gradient, shape, d_kernel, True)

@@ -16,66 +16,58 @@ _ZERO, _LOWEST = np.float32(0), np.float32(-np.inf)
 
 
 @compiled
-def two_outputs(x: Any, w0: Any, w1: Any, y0: Any, y1: Any) -> None:
-    """y0, y1 = x w0, x w1 [B] for x [B, p] and weights [p]; 4 rows of x at a time."""
-    blocked = len(x) - len(x) % 4
-    for b in range(0, blocked, 4):
-        x0, x1, x2, x3 = x[b], x[b + 1], x[b + 2], x[b + 3]
-        y00 = y01 = y10 = y11 = y20 = y21 = y30 = y31 = _ZERO
+def four_outputs(x: Any, w: Any, y: Any) -> None:
+    """y[:, i] = x w_i for x [B, p], weights w of four rows [p] and y [B, 4]; 2 rows at a time."""
+    w0, w1, w2, w3 = w
+    for b in range(0, len(x), 2):
+        b1 = min(b + 1, len(x) - 1)
+        x0, x1 = x[b], x[b1]
+        y00 = y01 = y02 = y03 = y10 = y11 = y12 = y13 = _ZERO
         for i in range(len(w0)):
             y00 += x0[i] * w0[i]
             y01 += x0[i] * w1[i]
+            y02 += x0[i] * w2[i]
+            y03 += x0[i] * w3[i]
             y10 += x1[i] * w0[i]
             y11 += x1[i] * w1[i]
-            y20 += x2[i] * w0[i]
-            y21 += x2[i] * w1[i]
-            y30 += x3[i] * w0[i]
-            y31 += x3[i] * w1[i]
-        y0[b], y0[b + 1], y0[b + 2], y0[b + 3] = y00, y10, y20, y30
-        y1[b], y1[b + 1], y1[b + 2], y1[b + 3] = y01, y11, y21, y31
-    for b in range(blocked, len(x)):  # outside the blocks
-        y00 = y01 = _ZERO
-        for i in range(len(w0)):
-            y00 += x[b, i] * w0[i]
-            y01 += x[b, i] * w1[i]
-        y0[b], y1[b] = y00, y01
+            y12 += x1[i] * w2[i]
+            y13 += x1[i] * w3[i]
+        y[b, 0], y[b, 1], y[b, 2], y[b, 3] = y00, y01, y02, y03
+        y[b1, 0], y[b1, 1], y[b1, 2], y[b1, 3] = y10, y11, y12, y13
 
 
 @compiled
 def product(a: Any, c: Any, y: Any) -> None:
-    """y[m, n] = Σ_k a[k, m] c[k, n]; 2 rows of y and 4 of c at a time."""
+    """y[m, n] = Σ_k a[k, m] c[k, n]; 4 rows of c at a time, without those whose a is 0."""
     (depth, rows), columns = a.shape, c.shape[1]
-    unused = np.empty(columns, np.float32)
-    for m in range(0, rows, 2):
-        m1 = min(m + 1, rows - 1)
-        y0, y1 = y[m], y[m1] if m1 > m else unused
+    used = np.empty(depth, np.int64)  # half of a gradient behind a ReLU is 0
+    for m in range(rows):
+        count = 0
+        for k in range(depth):
+            used[count] = k
+            count += a[k, m] != 0
+        y0 = y[m]
         y0[:] = 0
-        y1[:] = 0
-        for k in range(0, depth - depth % 4, 4):
-            c0, c1, c2, c3 = c[k], c[k + 1], c[k + 2], c[k + 3]
-            a00, a10, a20, a30 = a[k, m], a[k + 1, m], a[k + 2, m], a[k + 3, m]
-            a01, a11, a21, a31 = a[k, m1], a[k + 1, m1], a[k + 2, m1], a[k + 3, m1]
+        for j in range(0, count - count % 4, 4):
+            k0, k1, k2, k3 = used[j], used[j + 1], used[j + 2], used[j + 3]
+            a0, a1, a2, a3 = a[k0, m], a[k1, m], a[k2, m], a[k3, m]
+            c0, c1, c2, c3 = c[k0], c[k1], c[k2], c[k3]
             for n in range(columns):
-                y0[n] += a00 * c0[n] + a10 * c1[n] + a20 * c2[n] + a30 * c3[n]
-                y1[n] += a01 * c0[n] + a11 * c1[n] + a21 * c2[n] + a31 * c3[n]
-        for k in range(depth - depth % 4, depth):  # outside the blocks
+                y0[n] += a0 * c0[n] + a1 * c1[n] + a2 * c2[n] + a3 * c3[n]
+        for j in range(count - count % 4, count):
+            a0, c0 = a[used[j], m], c[used[j]]
             for n in range(columns):
-                y0[n] += a[k, m] * c[k, n]
-                y1[n] += a[k, m1] * c[k, n]
+                y0[n] += a0 * c0[n]
 
 
 @compiled
-def noise_of(epsilon: Any, layer: Any, o: Any, into: Any) -> Any:
-    """Write ε of the weights of output o [p]; return that of its bias."""
+def noise_of(epsilon: Any, layer: Any, o: Any) -> Any:
+    """ε of the weights of output o, as a factor and a row [p] that it multiplies; of its bias."""
     start, p = layer.epsilon, layer.p
     if layer.independent:
-        for i in range(p):
-            into[i] = epsilon[start + o * p + i]
-        return epsilon[start + layer.q * p + o]
-    inputs, output = row_of(epsilon, start, 0, p), epsilon[start + p + o]
-    for i in range(p):
-        into[i] = output * inputs[i]  # Eq. 10
-    return output  # Eq. 11
+        return np.float32(1), row_of(epsilon, start, o, p), epsilon[start + layer.q * p + o]
+    output = epsilon[start + p + o]
+    return output, row_of(epsilon, start, 0, p), output  # Eqs. 10 and 11
 
 
 @compiled
@@ -87,10 +79,10 @@ def row_of(vector: Any, start: Any, o: Any, p: Any) -> Any:
 @compiled
 def _weights_of(theta: Any, epsilon: Any, layer: Any, o: Any, into: Any) -> Any:
     """Write the weights μ + σ⊙ε of output o [p] (Eq. 9); return its bias."""
-    p, noise_b = layer.p, noise_of(epsilon, layer, o, into)
+    p, (factor, noise, noise_b) = layer.p, noise_of(epsilon, layer, o)
     mu, sigma = row_of(theta, layer.weight_mu, o, p), row_of(theta, layer.weight_sigma, o, p)
     for i in range(p):
-        into[i] = mu[i] + sigma[i] * into[i]
+        into[i] = mu[i] + sigma[i] * (factor * noise[i])
     return theta[layer.bias_mu + o] + theta[layer.bias_sigma + o] * noise_b
 
 
@@ -98,19 +90,22 @@ def _weights_of(theta: Any, epsilon: Any, layer: Any, o: Any, into: Any) -> Any:
 def dense(theta: Any, epsilon: Any, layer: Any, x: Any, relu: Any, weights: Any) -> Any:
     """Wx + b [B, q] for x [B, p], and its ReLU where asked.
 
-    `weights` are μ [q, p], or memory for noisy rows, which overwrite each other in [2, p].
+    `weights` are μ [q, p], or memory for noisy rows, which overwrite each other in [4, p].
     """
     y, lowest = np.empty((len(x), layer.q), np.float32), _ZERO if relu else _LOWEST
-    for o in range(0, layer.q, 2):
-        o1 = min(o + 1, layer.q - 1)
-        w0, w1 = weights[o % len(weights)], weights[o1 % len(weights)]
-        b0, b1 = theta[layer.bias_mu + o], theta[layer.bias_mu + o1]
-        if layer.noisy:
-            b0 = _weights_of(theta, epsilon, layer, o, w0)
-            b1 = _weights_of(theta, epsilon, layer, o1, w1)
-        two_outputs(x, w0, w1, y[:, o], y[:, o1])
+    block, biases = np.empty((len(x), 4), np.float32), np.empty(4, np.float32)
+    for first in range(0, layer.q, 4):
+        last = min(first + 4, layer.q) - 1
+        for o in range(first, last + 1):
+            biases[o - first] = theta[layer.bias_mu + o]
+            if layer.noisy:
+                biases[o - first] = _weights_of(theta, epsilon, layer, o, weights[o % len(weights)])
+        o1, o2, size = min(first + 1, last), min(first + 2, last), len(weights)
+        w = weights[first % size], weights[o1 % size], weights[o2 % size], weights[last % size]
+        four_outputs(x, w, block)
         for b in range(len(x)):
-            y[b, o], y[b, o1] = max(y[b, o] + b0, lowest), max(y[b, o1] + b1, lowest)
+            for o in range(first, last + 1):
+                y[b, o] = max(block[b, o - first] + biases[o - first], lowest)
     return y
 
 
@@ -122,7 +117,7 @@ def stack(theta: Any, epsilon: Any, layers: Any, x: Any, keep: Any) -> Any:
         layer = layers[number]
         p, q, start = layer.p, layer.q, layer.weight_mu
         if layer.noisy:
-            weights.append(np.empty((q if keep else 2, p), np.float32))
+            weights.append(np.empty((q if keep else 4, p), np.float32))
         else:
             weights.append(theta[start : start + q * p].reshape(q, p))
         relu = number < len(layers) - 1
@@ -145,9 +140,9 @@ def stack_backward(gradient: Any, layers: Any, passed: Any, d_y: Any, to_inputs:
                 d_bias[o] += d_y[b, o]
         for o in range(q if layer.learn_sigma else 0):
             d_sigma = row_of(gradient, layer.weight_sigma, o, p)
-            noise_b = noise_of(epsilon, layer, o, d_sigma)
+            factor, noise, noise_b = noise_of(epsilon, layer, o)
             for i in range(p):
-                d_sigma[i] *= d_mu[o, i]  # Eq. 12
+                d_sigma[i] = d_mu[o, i] * (factor * noise[i])  # Eq. 12
             gradient[layer.bias_sigma + o] = d_bias[o] * noise_b  # Eq. 13
         if number == 0 and not to_inputs:
             break

@@ -256,10 +256,11 @@ class FrameStore:
         slots = self.slots(env[:, None], row[:, None] + offsets)  # [B, K]
         # mode="clip" avoids the buffer that mode="raise" copies through; all slots are valid.
         np.take(self.columns.frames, slots, axis=0, out=out, mode="clip")
-        ages = self.columns.ages[self.slots(env, row)].astype(np.int64)
-        before = -offsets > ages[:, None]  # [B, K] frames before the episode
-        if before.any():
-            out[before] = 0
+        if self.stack > 1:
+            ages = self.columns.ages[self.slots(env, row)].astype(np.int64)
+            before = -offsets > ages[:, None]  # [B, K] frames before the episode
+            if before.any():
+                out[before] = 0
 
     # State ---------------------------------------------------------------------------------------
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from noisynet.replay.columns import IntArray
+from noisynet.replay.columns import BoolArray, IntArray
 from noisynet.replay.frames import FrameStore
 from noisynet.replay.transitions import BatchBuilder, TransitionBatch
 
@@ -35,19 +35,21 @@ class UniformReplay:
         """Sample environments and rows, exactly uniformly, by rejection."""
         low, high = self.store.bounds()
         ends = np.cumsum(high - low)
-        env, row = np.empty(batch_size, np.int64), np.empty(batch_size, np.int64)
-        missing = np.arange(batch_size)
         if ends[-1] == 0:
             raise nothing_to_sample()
-        while len(missing):
-            number = rng.integers(ends[-1], size=len(missing))  # among all windows
-            at = np.searchsorted(ends, number, side="right")
-            env[missing] = at
-            row[missing] = number - ends[at] + high[at]
-            fits = self.store.can_start(at, row[missing], low)
+
+        def draw(size: int) -> tuple[IntArray, IntArray, BoolArray]:
+            number = rng.integers(ends[-1], size=size)  # among all windows
+            env = np.searchsorted(ends, number, side="right")
+            row = number - ends[env] + high[env]
+            return env, row, self.store.can_start(env, row, low)
+
+        env, row, fits = draw(batch_size)
+        while not fits.all():
             if not fits.any() and self.store.count() == 0:
                 raise nothing_to_sample()
-            missing = missing[~fits]
+            again = np.flatnonzero(~fits)
+            env[again], row[again], fits[again] = draw(len(again))
         return env, row
 
     def state(self) -> dict[str, Any]:

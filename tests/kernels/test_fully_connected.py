@@ -62,7 +62,7 @@ def test_dense_is_a_linear_layer(batch: int, q: int, p: int, relu: bool) -> None
 @pytest.mark.parametrize("keep", [False, True])
 def test_dense_is_a_noisy_layer_and_keeps_its_weights(noise: Noise, q: int, keep: bool) -> None:
     layer, theta, epsilon, record = noisy_layer(7, q, noise)
-    x, weights = draw(9, 7), np.empty((q if keep else 2, 7), np.float32)
+    x, weights = draw(9, 7), np.empty((q if keep else 4, 7), np.float32)
     found = dense(theta, epsilon, record, x, False, weights)
     expected = layer(torch.from_numpy(x)).detach().numpy()
     np.testing.assert_allclose(found, expected, rtol=TOLERANCE, atol=TOLERANCE)
@@ -82,9 +82,8 @@ def test_noise_of_an_output_is_that_of_the_layer(noise: Noise) -> None:
         layer.bias_sigma.fill_(1)
     assert layer.bias is not None
     for o in range(4):
-        of_weights = np.empty(7, np.float32)
-        of_bias = noise_of(epsilon, record, o, of_weights)
-        np.testing.assert_allclose(of_weights, layer.weight[o].detach().numpy(), rtol=1e-6)
+        factor, row, of_bias = noise_of(epsilon, record, o)
+        np.testing.assert_allclose(factor * row, layer.weight[o].detach().numpy(), rtol=1e-6)
         assert of_bias == pytest.approx(layer.bias[o].item())
 
 
@@ -129,6 +128,9 @@ def test_a_stack_and_its_gradients_equal_autograds(
 def test_product_is_a_transposed_matrix_product(depth: int, rows: int, columns: int) -> None:
     a, c = draw(depth, rows), draw(depth, columns, seed=1)
     y = np.full((rows, columns), np.nan, np.float32)  # is overwritten, not added to
+    product(a, c, y)
+    np.testing.assert_allclose(y, a.T @ c, rtol=TOLERANCE, atol=TOLERANCE)
+    a[draw(depth, rows, seed=2) > 0] = 0  # which are skipped
     product(a, c, y)
     np.testing.assert_allclose(y, a.T @ c, rtol=TOLERANCE, atol=TOLERANCE)
 
