@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import signal
+import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
@@ -75,6 +76,9 @@ class ParallelGames:
         try:
             yield
         except (EOFError, ConnectionError) as error:
+            # The frames of a failed `send` hold a buffer. Should the garbage collector find it in a
+            # cycle, Python 3.12 may crash, and 3.13 complains.
+            traceback.clear_frames(error.__traceback__)
             raise RuntimeError(
                 f"a process of {self._name} died ({type(error).__name__}): look above for its own "
                 "message. It may have run out of memory; or your script, which every process "
