@@ -20,6 +20,7 @@ import signal
 import subprocess
 import sys
 import time
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
@@ -82,7 +83,11 @@ class ForkedWorker:
 
     def __init__(self, command: Sequence[str], *, pass_fds: Sequence[int], **_: Any) -> None:
         self.returncode: int | None = None
-        self.pid = os.fork()
+        with (
+            warnings.catch_warnings()
+        ):  # a run's watchdog is a thread, which a worker does not need
+            warnings.simplefilter("ignore", DeprecationWarning)
+            self.pid = os.fork()
         if self.pid == 0:
             nothing = os.open(os.devnull, os.O_RDWR)
             inherited = {int(path.name) for path in Path("/proc/self/fd").iterdir()} - {nothing}
