@@ -110,7 +110,7 @@ def call_with_mounts(mounts: str, *arguments: str, **surroundings: str) -> tuple
 
 def test_workers_train_with_a_full_dev_shm(tmp_path: Path) -> None:
     """What they share is in anonymous files, which that disk does not limit."""
-    arguments = ["train", "a3c", "gym/CartPole-v1", "--frames", "200", "--workers", "2"]
+    arguments = ["train", "a3c", "gym/CartPole-v1", "--frames", "100", "--workers", "1"]
     arguments += [
         "--patience",
         "60",

@@ -8,8 +8,10 @@ import numpy as np
 import pytest
 
 from noisynet.envs import MINATAR_GAMES, MinAtarEnvironment, make_environment
+from noisynet.lazy import imported_when_used
 
-minatar = pytest.importorskip("minatar")
+with imported_when_used("seaborn"):
+    minatar = pytest.importorskip("minatar")
 
 CHANNELS = {"asterix": 4, "breakout": 4, "freeway": 7, "seaquest": 10, "space_invaders": 6}
 MINIMAL = {"asterix": 5, "breakout": 3, "freeway": 3, "seaquest": 6, "space_invaders": 4}

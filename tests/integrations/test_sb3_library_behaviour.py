@@ -19,6 +19,8 @@ from stable_baselines3.common.evaluation import evaluate_policy
 
 from .sb3_models import POLICIES, make, parallel
 
+pytestmark = pytest.mark.slow  # all together; the other files test the integration itself
+
 POLICY = "NoisyMlpPolicy"
 OFF_POLICY = [DQN, QRDQN, DDPG, TD3]
 

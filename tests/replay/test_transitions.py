@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from itertools import product
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -178,10 +179,10 @@ def test_every_transition_is_right_through_ends_life_losses_and_wraps(
         assert_store_is_right(store, reference)
 
 
-@pytest.mark.parametrize("dtype", ["uint8", "float32"])
-@pytest.mark.parametrize("num_envs", [1, 3])
-@pytest.mark.parametrize("stack", [1, 4])
-@pytest.mark.parametrize("n_step", [1, 3])
+@pytest.mark.parametrize(
+    ("num_envs", "stack", "n_step", "dtype"),
+    [(*sizes, "uint8") for sizes in product((1, 3), (1, 4), (1, 3))] + [(3, 4, 3, "float32")],
+)
 def test_every_sampled_transition_is_right_and_none_is_left_out(
     num_envs: int, stack: int, n_step: int, dtype: str, tmp_path: Path
 ) -> None:
