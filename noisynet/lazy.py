@@ -30,21 +30,27 @@ def lazy_attributes(package: str, names: Mapping[str, Sequence[str]]) -> Callabl
 
 @contextmanager
 def imported_when_used(module: str) -> Iterator[None]:
-    """Modules that are imported in this block get a `module` that is not imported before its use.
+    """In this block, `import module` gives a stand-in that imports the module on first use.
 
     For libraries that import much for something that is rarely needed.
     """
     if module in sys.modules:
         yield
         return
-    sys.modules[module] = _StandIn(module)
+    stand_in = sys.modules[module] = _StandIn(module)
     try:
         yield
     finally:
-        del sys.modules[module]
+        stand_in.leave()
 
 
 class _StandIn(ModuleType):
+    def leave(self) -> None:
+        """Make way for the module itself."""
+        if sys.modules.get(self.__name__) is self:
+            del sys.modules[self.__name__]
+
     def __getattr__(self, name: str) -> object:
+        self.leave()
         value: object = getattr(importlib.import_module(self.__name__), name)
         return value

@@ -55,6 +55,18 @@ def test_a_module_is_imported_when_it_is_first_used(
         del sys.modules[module]
 
 
+def test_a_module_that_is_used_at_once_is_imported_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "quick_pictures.py").write_text("colour = 'blue'\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    with imported_when_used("quick_pictures"):
+        import quick_pictures  # type: ignore[import-not-found]
+
+        assert quick_pictures.colour == "blue"
+    assert sys.modules.pop("quick_pictures").colour == "blue"
+
+
 def test_a_module_that_is_missing_is_an_error_when_it_is_used() -> None:
     with imported_when_used("there_is_no_such_module"):
         import there_is_no_such_module  # type: ignore[import-not-found]
