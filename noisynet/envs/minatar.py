@@ -51,9 +51,9 @@ class MinAtarEnvironment(Environment):
             raise ValueError(f"expected sticky_action_prob in [0, 1], got {sticky_action_prob}")
         self._max_episode_frames = check_count("max_episode_frames", max_episode_frames, at_least=1)
         with imported_when_used("seaborn"):  # a second, and only for MinAtar's own pictures
-            self._make_game = import_extra("minatar", "minatar").Environment
-        self._arguments = (game, float(sticky_action_prob), bool(difficulty_ramping))
-        self._games = [self._make_game(*self._arguments) for _ in range(num_envs)]
+            make_game = import_extra("minatar", "minatar").Environment
+        arguments = (game, float(sticky_action_prob), bool(difficulty_ramping))
+        self._games = [make_game(*arguments) for _ in range(num_envs)]
         self._action_ids = list(range(self._games[0].num_actions()))
         if minimal_actions:
             self._action_ids = self._games[0].minimal_action_set()
@@ -76,12 +76,10 @@ class MinAtarEnvironment(Environment):
         for index, seed in enumerate(seeds):
             if seed is None:
                 continue
-            # A new object for each episode: MinAtar's reset keeps the last action, and a sticky
-            # first step would repeat it in the next episode.
-            game = self._make_game(*self._arguments)
+            game = self._games[index]
             game.seed(seed)
             game.reset()
-            self._games[index] = game
+            game.last_action = 0  # which reset keeps, and a sticky first step would repeat
             self._episode_frames[index] = 0
             frames[index] = _channels(game)
         return frames

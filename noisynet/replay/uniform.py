@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from noisynet.replay.columns import BoolArray, IntArray
+from noisynet.replay.columns import IntArray
 from noisynet.replay.frames import FrameStore
 from noisynet.replay.transitions import BatchBuilder, TransitionBatch
 
@@ -38,19 +38,17 @@ class UniformReplay:
         if ends[-1] == 0:
             raise nothing_to_sample()
 
-        def draw(size: int) -> tuple[IntArray, IntArray, BoolArray]:
-            number = rng.integers(ends[-1], size=size)  # among all windows
-            env = np.searchsorted(ends, number, side="right")
-            row = number - ends[env] + high[env]
-            return env, row, self.store.can_start(env, row, low)
-
-        env, row, fits = draw(batch_size)
-        while not fits.all():
-            if not fits.any() and self.store.count() == 0:
+        env = row = np.empty(0, np.int64)
+        while len(row) < batch_size:
+            # Twice as many as needed: a second round takes longer than the numbers left over.
+            number = rng.integers(ends[-1], size=2 * batch_size)  # among all windows
+            drawn_env = np.searchsorted(ends, number, side="right")
+            drawn_row = number - (ends - high)[drawn_env]
+            fits = np.flatnonzero(self.store.can_start(drawn_env, drawn_row, low))
+            if not len(fits) and self.store.count() == 0:
                 raise nothing_to_sample()
-            again = np.flatnonzero(~fits)
-            env[again], row[again], fits[again] = draw(len(again))
-        return env, row
+            env, row = np.append(env, drawn_env[fits]), np.append(row, drawn_row[fits])
+        return env[:batch_size], row[:batch_size]
 
     def state(self) -> dict[str, Any]:
         """Return the state of the store, for `restore`."""
