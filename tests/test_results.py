@@ -7,6 +7,7 @@ import io
 import json
 import math
 import re
+import shlex
 from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
@@ -326,6 +327,76 @@ def test_the_page_names_every_collection(tmp_path: Path, results: Path) -> None:
     block = redraw.render("rainbow", redraw.load(results))
     assert "3 of 12 planned runs finished, 9 missing; 2 from 1.0 hours of runs on " in block
     assert re.search(r"commit first; 1 from 0\.5 hours of runs on [^;]*, commit second\. ", block)
+
+
+# --- missing runs --------------------------------------------------------------------------------
+
+
+def runs_of(commands: list[str]) -> list[str]:
+    """The names of the runs that commands make."""
+    found = []
+    for command in commands:
+        _, _, plan, *options = shlex.split(command)
+        given: dict[str, Any] = {}
+        for key, value in zip(options[::2], options[1::2], strict=True):
+            given[key[2:]] = Path(value) if key == "--out" else value
+        specs = build_plan(str(ROOT / plan), **given).specs
+        found += [spec.name for spec in specs]
+    return found
+
+
+def list_missing(study: str, results: Path) -> tuple[str, list[str], list[str]]:
+    """The first line, the names of the missing runs, and the rest."""
+    first, *lines = script("missing").list_missing(study, Path("runs"), results).splitlines()
+    names = [line.strip() for line in lines if line.startswith("  ")]
+    return first, names, lines[len(names) :]
+
+
+def test_a_study_without_data_lacks_all_of_its_plan(results: Path) -> None:
+    first, names, commands = list_missing("rainbow", results)
+    assert first == "rainbow: 12 of 12 runs are missing"
+    assert len(names) == 12
+    assert commands == ["noisynet sweep results/rainbow/plan.toml --out runs"]
+
+
+def test_sweeps_make_the_missing_runs_and_no_others(tmp_path: Path, results: Path) -> None:
+    names = {HALF: 1.0, DONE: 1.0, "minatar/breakout/rainbow/seed-2": 1.0}
+    names |= {f"minatar/breakout/noisynet-c51/seed-{seed}": 1.0 for seed in range(3)}
+    collect_from(tmp_path / "first", results, names)
+    first, missing, commands = list_missing("rainbow", results)
+    assert first == "rainbow: 6 of 12 runs are missing"
+    assert not names.keys() & set(missing)
+    assert sorted(runs_of(commands)) == sorted(missing)
+    # "--seeds 2" would be two seeds.
+    assert "results/rainbow/plan.toml --agents noisynet-dqn --seeds 2-2 --out runs" in commands[0]
+
+
+def test_sweeps_of_missing_variants_say_what_else_they_make(results: Path) -> None:
+    synthetic = script("synthetic_results")
+    runs = synthetic.synthetic_runs("sigma0")
+    (results / "sigma0").mkdir()
+    (results / "sigma0" / "plan.toml").write_bytes((RESULTS / "sigma0/plan.toml").read_bytes())
+    synthetic.write_study(results, "sigma0", runs[:-2])
+    _, missing, (*commands, more) = list_missing("sigma0", results)
+    assert missing == [f"deep_sea/10/noisynet-dqn+sigma0-1/seed-{seed}" for seed in (1, 2)]
+    made = runs_of(commands)
+    assert set(missing) < set(made)
+    assert len(made) == 8
+    assert more == "The commands make other variants, too: 6 runs that are not missing."
+
+
+def test_nothing_is_missing_of_a_study_that_was_run(results: Path) -> None:
+    synthetic = script("synthetic_results")
+    synthetic.write_study(results, "rainbow", synthetic.synthetic_runs("rainbow"))
+    assert list_missing("rainbow", results) == ("rainbow: 0 of 12 runs are missing", [], [])
+
+
+def test_a_changed_plan_lacks_all_of_its_runs(tmp_path: Path, results: Path) -> None:
+    collect_from(tmp_path / "first", results, {DONE: 1.0})
+    plan = results / "rainbow" / "plan.toml"
+    plan.write_text(plan.read_text().replace("seeds = 3", "seeds = 2"))
+    first, _, _ = list_missing("rainbow", results)
+    assert first == "rainbow: 8 of 8 runs are missing; the plan was changed after its data"
 
 
 # --- numbers -------------------------------------------------------------------------------------
