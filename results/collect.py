@@ -4,7 +4,8 @@ noisynet sweep results/minatar/plan.toml --out runs/minatar
 python results/collect.py runs/minatar minatar
 
 Run it on the machine that made the runs, which is written down. The commit is the one that a run
-names; for runs that name none, that of the imported noisynet or of --commit.
+names; for runs that name none, that of the imported noisynet or of --commit. Finished runs that
+were collected earlier, from another folder or on another machine, stay.
 """
 
 from __future__ import annotations
@@ -15,7 +16,8 @@ import os
 import platform
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from importlib import metadata
 from pathlib import Path
 from typing import Any, Final
@@ -28,6 +30,8 @@ from studies import (
     RESULTS,
     STUDIES,
     RunData,
+    StudyData,
+    load_study,
     plan_digest,
 )
 
@@ -44,6 +48,9 @@ SIGMA_SAMPLES: Final = 21
 NOISE_MODES: Final[tuple[NoiseMode, ...]] = ("on", "off")
 _PACKAGES: Final = ("torch", "numpy", "numba", "minatar", "ale-py")
 
+RunKey = tuple[str, str, str, int]
+"""Agent, variant, environment and seed of a run."""
+
 
 class CollectError(Exception):
     """The runs of a study cannot be collected; the message is for the user."""
@@ -58,6 +65,9 @@ def collect(
     made_by: str = "",
 ) -> str:
     """Write `data.jsonl` and `provenance.json` of a study.
+
+    Finished runs that are in `data.jsonl` already stay if the plan is the same and they are not
+    found finished in `runs`.
 
     Args:
         runs: the --out of its sweep.
@@ -74,71 +84,61 @@ def collect(
         CollectError: there is no plan or no run, a run has other settings than the plan, or the
             data of all studies would be too large. Nothing is written.
     """
-    specs = _planned(study, runs, results)
-    data: list[RunData] = []
-    states: dict[str, list[str]] = {"finished": [], "unfinished": [], "missing": []}
-    seconds = {"training": 0.0, "evaluation": 0.0}
-    commits: dict[str, list[str]] = {}
-    ended = ""
+    specs = planned(study, runs, results)
+    _check_runs(specs, study, runs, results)
+    found = _find(specs, made_by, unfinished=unfinished)
+    earlier = load_study(study, results)
+    stored = committed(earlier, results)
+    data: dict[str, RunData] = {}
     for spec in specs:
-        done = read_progress(spec).state is ProgressState.DONE
-        if not spec.folder.exists():
-            states["missing"].append(spec.name)
-            continue
-        states["finished" if done else "unfinished"].append(spec.name)
-        run = read_run(spec.folder)
-        seconds["training"] += run.training_seconds
-        seconds["evaluation"] += run.evaluation_seconds
-        ended = max(ended, str((RunFolder(spec.folder).read_status() or {}).get("updated", "")))
-        if len(run.curve) and (done or unfinished):
-            data.append(_run_data(spec, run, finished=done))
-            for name in _commits(spec) or [made_by or commit()]:
-                commits.setdefault(name, []).append(spec.name)
-    if not data:
-        counts = ", ".join(f"{len(names)} {state}" for state, names in states.items())
+        new, old = found.runs.get(spec.name), stored.get(run_key(spec))
+        chosen = new if new is not None and (new.finished or old is None) else old
+        if chosen is not None:
+            data[spec.name] = chosen
+    kept = [name for name, run in data.items() if run is not found.runs.get(name)]
+    if len(kept) == len(data):
+        missing = len(specs) - len(found.finished) - len(found.unfinished)
         raise CollectError(
-            f"expected finished runs of the study {study} in {runs}, got {counts}; give the --out "
+            f"expected finished runs of the study {study} in {runs}, got {len(found.finished)} "
+            f"finished, {len(found.unfinished)} unfinished, {missing} missing; give the --out "
             f"of `noisynet sweep results/{study}/plan.toml`, or --unfinished"
         )
-    text = "".join(f"{run.line()}\n" for run in data)
+    text = "".join(f"{run.line()}\n" for run in data.values())
     _check_size(study, text, results)
-    most = max(commits, key=lambda name: len(commits[name]))
-    provenance = {
+    finished = {spec.name for spec in specs if run_key(spec) in stored} | found.finished
+    left = [spec.name for spec in specs if spec.name not in finished]
+    provenance: dict[str, Any] = {
         "study": study,
         "plan": plan_digest(results / study / "plan.toml"),
-        "commit": most,
-        "other_commits": {name: names for name, names in commits.items() if name != most},
-        "versions": _versions(),
-        "machine": _machine(),
-        "hours": {kind: round(spent / 3600, 2) for kind, spent in seconds.items()},
-        "ended": ended,
         "planned": len(specs),
-        "finished": len(states["finished"]),
-        "unfinished": states["unfinished"],
-        "missing": states["missing"],
+        "finished": len(finished),
+        "unfinished": [name for name in left if name in found.unfinished],
+        "missing": [name for name in left if name not in found.unfinished],
+        "collections": _collections(earlier, kept, found, [n for n in data if n not in kept]),
     }
     (results / study / DATA).write_text(text)
     (results / study / PROVENANCE).write_text(json.dumps(provenance, indent=2) + "\n")
-    return (
+    said = (
         f"{study}: {len(data)} of {len(specs)} runs, {len(text):,} bytes; "
-        f"{len(states['unfinished'])} unfinished, {len(states['missing'])} missing"
+        f"{len(provenance['unfinished'])} unfinished, {len(provenance['missing'])} missing"
     )
+    if kept:
+        said += f"; {len(kept)} kept from earlier collections"
+    if earlier is not None and plan_changed(earlier, results):
+        said += f"; the plan was changed: its {len(earlier.runs)} earlier runs were dropped"
+    return said
 
 
-def _planned(study: str, runs: Path, results: Path) -> list[RunSpec]:
-    """The runs of a plan, by environment, agent, variant and seed."""
+def planned(study: str, runs: Path, results: Path) -> list[RunSpec]:
+    """The runs of a plan, by environment, agent, variant and seed.
+
+    Raises:
+        CollectError: there is no plan.
+    """
     plan = results / study / "plan.toml"
     if not plan.is_file():
         raise CollectError(f"expected a study, one of {', '.join(STUDIES)}; got {study!r}")
-    if not runs.is_dir():
-        raise CollectError(f"expected the --out of a sweep at {runs}, which is no folder")
     specs = build_plan(str(plan), out=runs).specs
-    conflicts = {spec.name: config_conflict(spec) for spec in specs}
-    wrong = [f"  {name}: {conflict}" for name, conflict in conflicts.items() if conflict]
-    if wrong:
-        raise CollectError(
-            f"expected runs with the settings of {plan}, got others:\n" + "\n".join(wrong[:10])
-        )
     environments = list(dict.fromkeys(spec.environment for spec in specs))
     labels = list(dict.fromkeys(spec.label for spec in specs))
     return sorted(
@@ -148,6 +148,71 @@ def _planned(study: str, runs: Path, results: Path) -> list[RunSpec]:
             spec.seed,
         ),
     )
+
+
+def _check_runs(specs: Sequence[RunSpec], study: str, runs: Path, results: Path) -> None:
+    if not runs.is_dir():
+        raise CollectError(f"expected the --out of a sweep at {runs}, which is no folder")
+    conflicts = {spec.name: config_conflict(spec) for spec in specs}
+    wrong = [f"  {name}: {conflict}" for name, conflict in conflicts.items() if conflict]
+    if wrong:
+        raise CollectError(
+            f"expected runs with the settings of {results / study / 'plan.toml'}, got others:\n"
+            + "\n".join(wrong[:10])
+        )
+
+
+def run_key(run: RunSpec | RunData) -> RunKey:
+    """What is different for every run of a study."""
+    return run.agent, run.variant, run.environment, run.seed
+
+
+def plan_changed(study: StudyData, results: Path) -> bool:
+    """Whether the plan of a study is not that of its data."""
+    return bool(study.provenance["plan"] != plan_digest(results / study.name / "plan.toml"))
+
+
+def committed(study: StudyData | None, results: Path) -> dict[RunKey, RunData]:
+    """The finished runs in `data.jsonl`; none if they are of another plan."""
+    if study is None or plan_changed(study, results):
+        return {}
+    return {run_key(run): run for run in study.runs if run.finished}
+
+
+@dataclass
+class _Found:
+    """What is in the folder of a sweep; runs by name.
+
+    `commits` has the names of the runs that each commit made; a run that another commit resumed
+    has a commit of the form "first and second".
+    """
+
+    runs: dict[str, RunData] = field(default_factory=dict)
+    finished: set[str] = field(default_factory=set)
+    unfinished: set[str] = field(default_factory=set)
+    commits: dict[str, list[str]] = field(default_factory=dict)
+    training_seconds: float = 0.0
+    evaluation_seconds: float = 0.0
+    ended: str = ""
+
+
+def _find(specs: Sequence[RunSpec], made_by: str, *, unfinished: bool) -> _Found:
+    found = _Found()
+    for spec in specs:
+        if not spec.folder.exists():
+            continue
+        done = read_progress(spec).state is ProgressState.DONE
+        (found.finished if done else found.unfinished).add(spec.name)
+        run = read_run(spec.folder)
+        found.training_seconds += run.training_seconds
+        found.evaluation_seconds += run.evaluation_seconds
+        status = RunFolder(spec.folder).read_status() or {}
+        found.ended = max(found.ended, str(status.get("updated", "")))
+        if len(run.curve) and (done or unfinished):
+            found.runs[spec.name] = _run_data(spec, run, finished=done)
+            commits = " and ".join(_commits(spec)) or made_by or commit()
+            found.commits.setdefault(commits, []).append(spec.name)
+    return found
 
 
 def _run_data(spec: RunSpec, run: Run, *, finished: bool) -> RunData:
@@ -198,6 +263,56 @@ def _check_size(study: str, text: str, results: Path) -> None:
 
 
 # --- where runs come from ------------------------------------------------------------------------
+
+
+def _collections(
+    earlier: StudyData | None, kept: Sequence[str], found: _Found, new: Sequence[str]
+) -> list[dict[str, Any]]:
+    """Where the runs in `data.jsonl` come from: collections that have some of them, oldest first.
+
+    Args:
+        earlier: what is committed.
+        kept: the names of its runs that stay.
+        found: what is in the folder that is collected now.
+        new: the names of its runs that are written.
+    """
+    origins: list[tuple[Mapping[str, Any], dict[str, list[str]]]] = []
+    for old in earlier.provenance["collections"] if earlier is not None and kept else ():
+        others: dict[str, list[str]] = old["other_commits"]
+        listed = [name for names in others.values() for name in names]
+        most = [name for name in old.get("names", kept) if name not in listed]
+        origins.append((old, _only({old["commit"]: most} | others, kept)))
+    hours = {"training": found.training_seconds, "evaluation": found.evaluation_seconds}
+    now = {
+        "versions": _versions(),
+        "machine": _machine(),
+        "hours": {kind: round(seconds / 3600, 2) for kind, seconds in hours.items()},
+        "ended": found.ended,
+    }
+    origins.append((now, _only(found.commits, new)))
+    origins = [(origin, commits) for origin, commits in origins if commits]
+    return [_collection(origin, commits, named=len(origins) > 1) for origin, commits in origins]
+
+
+def _only(commits: Mapping[str, Sequence[str]], runs: Sequence[str]) -> dict[str, list[str]]:
+    """Commits that made some of these runs, and which."""
+    made = {by: [name for name in runs if name in names] for by, names in commits.items()}
+    return {by: names for by, names in made.items() if names}
+
+
+def _collection(
+    origin: Mapping[str, Any], commits: Mapping[str, Sequence[str]], *, named: bool
+) -> dict[str, Any]:
+    """An entry of `provenance.json`; with the names of its runs where there are other entries."""
+    names = [name for made in commits.values() for name in made]
+    most = max(commits, key=lambda by: len(commits[by]))
+    return {
+        "runs": len(names),
+        **({"names": names} if named else {}),
+        "commit": most,
+        "other_commits": {by: made for by, made in commits.items() if by != most},
+        **{key: origin[key] for key in ("versions", "machine", "hours", "ended")},
+    }
 
 
 def _commits(spec: RunSpec) -> list[str]:

@@ -6,9 +6,9 @@ python results/redraw.py
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import claims
 import result_figures as figures
@@ -58,16 +58,27 @@ def render(name: str, studies: Studies) -> str:
 
 def _provenance(study: StudyData) -> str:
     source = study.provenance
-    machine, hours = source["machine"], source["hours"]
     left = [f"{len(source[key])} {key}" for key in ("unfinished", "missing") if source[key]]
-    commits = [source["commit"]]
-    commits += [f"{name} ({len(runs)} runs)" for name, runs in source["other_commits"].items()]
+    origins = [_origin(one) for one in source["collections"]]
+    if len(origins) > 1:
+        counts = [one["runs"] for one in source["collections"]]
+        origins = [f"{n} from {text}" for n, text in zip(counts, origins, strict=True)]
     return (
         f"*{STUDIES[study.name]}: {source['finished']} of {source['planned']} planned runs "
-        f"finished{''.join(f', {text}' for text in left)}; "
+        f"finished{''.join(f', {text}' for text in left)}; {'; '.join(origins)}. "
+        f"Data: [`results/{study.name}/`](../results/{study.name}/).*"
+    )
+
+
+def _origin(collection: Mapping[str, Any]) -> str:
+    machine, hours = collection["machine"], collection["hours"]
+    commits = [collection["commit"]]
+    for name, runs in collection["other_commits"].items():
+        commits.append(f"{name} ({len(runs)} {'run' if len(runs) == 1 else 'runs'})")
+    return (
         f"{hours['training'] + hours['evaluation']:.1f} hours of runs on {machine['cpu']}, "
-        f"{machine['cores']} cores, torch {source['versions']['torch']}, commit "
-        f"{', '.join(commits)}. Data: [`results/{study.name}/`](../results/{study.name}/).*"
+        f"{machine['cores']} cores, torch {collection['versions']['torch']}, commit "
+        f"{', '.join(commits)}"
     )
 
 

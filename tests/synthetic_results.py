@@ -45,16 +45,21 @@ def write_study(results: Path, study: str, runs: list[RunData]) -> None:
     provenance = {
         "study": study,
         "plan": plan_digest(RESULTS / study / "plan.toml"),
-        "commit": "0123456789ab",
-        "other_commits": {"ba9876543210": ["one", "another"]},
-        "versions": {"python": "3.11.7", "torch": "2.13.0"},
-        "machine": {"cpu": "CPU", "cores": 2, "system": "Linux"},
-        "hours": {"training": 1.5, "evaluation": 0.25},
-        "ended": "2026-01-01T00:00:00+00:00",
         "planned": len(runs),
         "finished": sum(run.finished for run in runs),
         "unfinished": [],
         "missing": [],
+        "collections": [
+            {
+                "runs": len(runs),
+                "commit": "0123456789ab",
+                "other_commits": {"ba9876543210": ["one", "another"]},
+                "versions": {"python": "3.11.7", "torch": "2.13.0"},
+                "machine": {"cpu": "CPU", "cores": 2, "system": "Linux"},
+                "hours": {"training": 1.5, "evaluation": 0.25},
+                "ended": "2026-01-01T00:00:00+00:00",
+            }
+        ],
     }
     (folder / "provenance.json").write_text(json.dumps(provenance, indent=2) + "\n")
 

@@ -7,6 +7,7 @@ import io
 import json
 import math
 import re
+import shlex
 from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
@@ -78,6 +79,10 @@ def test_committed_data_are_of_the_plan_and_round_trip() -> None:
         assert found.provenance["plan"] == studies.plan_digest(RESULTS / study / "plan.toml"), (
             f"{study}: the plan was changed after its runs; run it again as a whole"
         )
+        collections = found.provenance["collections"]
+        assert sum(one["runs"] for one in collections) == len(found.runs)
+        names = [name for one in collections for name in one.get("names", ())]
+        assert len(set(names)) == (len(found.runs) if len(collections) > 1 else 0)
         text = (RESULTS / study / "data.jsonl").read_text()
         assert "".join(f"{run.line()}\n" for run in found.runs) == text
 
@@ -157,9 +162,18 @@ def test_collecting_names_the_commits_that_made_the_runs(tmp_path: Path, results
     write_runs(tmp_path / "runs", "rainbow", {DONE: scores, other: scores}, made_by=[made_by])
     collect, studies = script("collect"), script("studies")
     collect.collect(tmp_path / "runs", "rainbow", results, made_by="0123")
-    provenance = studies.load_study("rainbow", results).provenance
-    assert provenance["commit"] == "a" * 12
-    assert provenance["other_commits"] == {"0123": [HALF]}
+    (source,) = studies.load_study("rainbow", results).provenance["collections"]
+    assert source["commit"] == "a" * 12
+    assert source["other_commits"] == {"0123": [HALF]}
+
+
+def test_a_run_that_another_commit_resumed_has_both(tmp_path: Path, results: Path) -> None:
+    made_by = [describe_machine("cpu") | {"commit": letter * 40} for letter in "ab"]
+    write_runs(tmp_path / "runs", "rainbow", {DONE: [1.0] * 10}, made_by=made_by)
+    script("collect").collect(tmp_path / "runs", "rainbow", results)
+    (source,) = script("studies").load_study("rainbow", results).provenance["collections"]
+    assert source["commit"] == "aaaaaaaaaaaa and bbbbbbbbbbbb"
+    assert source["other_commits"] == {}
 
 
 def test_collecting_keeps_evaluations_and_sigma_and_says_what_is_missing(
@@ -176,8 +190,10 @@ def test_collecting_keeps_evaluations_and_sigma_and_says_what_is_missing(
     assert run.scores["off"][0] == 1.33333  # six significant digits
     assert run.incomplete == {"on": [1], "off": [1]}
     assert [run.sigma["head.q.2"][i] for i in (0, -1)] == [0.2, 0.02]
-    assert study.provenance["commit"] == "0123"
-    assert study.provenance["hours"] == {"training": 1.0, "evaluation": 0.0}
+    (source,) = study.provenance["collections"]
+    assert (source["runs"], source["commit"]) == (1, "0123")
+    assert "names" not in source  # all runs of the data
+    assert source["hours"] == {"training": 1.0, "evaluation": 0.0}
     assert study.provenance["unfinished"] == [HALF]
     assert len(study.provenance["missing"]) == 10
     files = [
@@ -205,6 +221,182 @@ def test_collecting_refuses_other_settings_and_empty_folders(tmp_path: Path, res
     with pytest.raises(collect.CollectError, match="which is no folder"):
         collect.collect(tmp_path / "nothing", "rainbow", results)
     assert not (results / "rainbow" / "data.jsonl").exists()
+
+
+OTHER = "minatar/breakout/noisynet-c51/seed-0"
+
+
+def collect_from(machine: Path, results: Path, names: dict[str, float], **options: Any) -> str:
+    """Collect finished runs with these scores from the folder of another machine."""
+    write_runs(machine, "rainbow", {name: [score] * 10 for name, score in names.items()})
+    said: str = script("collect").collect(machine, "rainbow", results, **options)
+    return said
+
+
+def test_collecting_keeps_the_finished_runs_of_other_machines(
+    tmp_path: Path, results: Path
+) -> None:
+    collect_from(tmp_path / "first", results, {DONE: 1.0, OTHER: 1.0}, made_by="first")
+    said = collect_from(tmp_path / "second", results, {HALF: 2.0}, made_by="second")
+    assert said.endswith("0 unfinished, 9 missing; 2 kept from earlier collections")
+    study = script("studies").load_study("rainbow", results)
+    assert [(run.agent, run.seed, run.curve[0]) for run in study.runs] == [
+        ("noisynet-dqn", 0, 2.0),
+        ("noisynet-dqn", 1, 1.0),
+        ("noisynet-c51", 0, 1.0),
+    ]
+    assert study.provenance["finished"] == 3
+    assert not {DONE, HALF, OTHER} & set(study.provenance["missing"])
+    first, second = study.provenance["collections"]
+    assert (first["runs"], first["names"], first["commit"]) == (2, [DONE, OTHER], "first")
+    assert first["hours"] == {"training": 1.0, "evaluation": 0.0}
+    assert (second["runs"], second["names"], second["commit"]) == (1, [HALF], "second")
+    assert second["hours"] == {"training": 0.5, "evaluation": 0.0}
+
+
+def test_runs_that_are_found_replace_those_of_earlier_collections(
+    tmp_path: Path, results: Path
+) -> None:
+    collect_from(tmp_path / "first", results, {HALF: 1.0, DONE: 1.0}, made_by="first")
+    collect_from(tmp_path / "second", results, {OTHER: 2.0}, made_by="second")
+    collect_from(tmp_path / "third", results, {DONE: 3.0, OTHER: 3.0}, made_by="third")
+    study = script("studies").load_study("rainbow", results)
+    assert [run.curve[0] for run in study.runs] == [1.0, 3.0, 3.0]
+    assert [(one["commit"], one["names"]) for one in study.provenance["collections"]] == [
+        ("first", [HALF]),
+        ("third", [DONE, OTHER]),
+    ]
+    collect_from(tmp_path / "fourth", results, {HALF: 4.0, DONE: 4.0, OTHER: 4.0})
+    (source,) = script("studies").load_study("rainbow", results).provenance["collections"]
+    assert source["runs"] == 3
+    assert "names" not in source
+
+
+def test_a_collection_names_only_commits_of_runs_that_it_still_has(
+    tmp_path: Path, results: Path
+) -> None:
+    made_by = describe_machine("cpu") | {"commit": "a" * 40}
+    write_runs(tmp_path / "first", "rainbow", {OTHER: [1.0] * 10}, made_by=[made_by])
+    collect_from(tmp_path / "first", results, {DONE: 1.0, HALF: 1.0}, made_by="first")
+    collect_from(tmp_path / "second", results, {DONE: 2.0, HALF: 2.0}, made_by="second")
+    first, _ = script("studies").load_study("rainbow", results).provenance["collections"]
+    assert (first["names"], first["commit"], first["other_commits"]) == ([OTHER], "a" * 12, {})
+
+
+def test_an_unfinished_run_does_not_replace_a_finished_one(tmp_path: Path, results: Path) -> None:
+    collect_from(tmp_path / "first", results, {HALF: 1.0}, made_by="first")
+    write_runs(tmp_path / "second", "rainbow", {HALF: [2.0] * 4})
+    collect, studies = script("collect"), script("studies")
+    with pytest.raises(collect.CollectError, match="got 0 finished, 1 unfinished, 11 missing"):
+        collect.collect(tmp_path / "second", "rainbow", results, unfinished=True)
+    collect_from(tmp_path / "second", results, {DONE: 2.0}, unfinished=True)
+    study = studies.load_study("rainbow", results)
+    assert [(run.seed, run.finished, run.curve[0]) for run in study.runs] == [
+        (0, True, 1.0),
+        (1, True, 2.0),
+    ]
+    assert study.provenance["unfinished"] == []
+
+
+def test_an_unfinished_run_is_not_kept(tmp_path: Path, results: Path) -> None:
+    write_runs(tmp_path / "first", "rainbow", {HALF: [1.0] * 4})
+    collect_from(tmp_path / "first", results, {DONE: 1.0}, unfinished=True)
+    collect_from(tmp_path / "second", results, {OTHER: 2.0})
+    study = script("studies").load_study("rainbow", results)
+    assert [run.finished for run in study.runs] == [True, True]
+    assert HALF in study.provenance["missing"]
+
+
+def test_the_runs_of_a_changed_plan_are_dropped(tmp_path: Path, results: Path) -> None:
+    collect_from(tmp_path / "first", results, {DONE: 1.0, OTHER: 1.0}, made_by="first")
+    plan = results / "rainbow" / "plan.toml"
+    plan.write_text("# A comment is no change.\n" + plan.read_text())
+    assert "2 kept" in collect_from(tmp_path / "second", results, {HALF: 2.0})
+    plan.write_text(plan.read_text().replace("seeds = 3", "seeds = 2"))
+    said = collect_from(tmp_path / "third", results, {DONE: 3.0}, made_by="third")
+    assert said.endswith("7 missing; the plan was changed: its 3 earlier runs were dropped")
+    study = script("studies").load_study("rainbow", results)
+    assert [run.curve[0] for run in study.runs] == [3.0]
+    assert [one["commit"] for one in study.provenance["collections"]] == ["third"]
+
+
+def test_the_page_names_every_collection(tmp_path: Path, results: Path) -> None:
+    collect_from(tmp_path / "first", results, {DONE: 1.0, OTHER: 1.0}, made_by="first")
+    collect_from(tmp_path / "second", results, {HALF: 2.0}, made_by="second")
+    redraw = script("redraw")
+    block = redraw.render("rainbow", redraw.load(results))
+    assert "3 of 12 planned runs finished, 9 missing; 2 from 1.0 hours of runs on " in block
+    assert re.search(r"commit first; 1 from 0\.5 hours of runs on [^;]*, commit second\. ", block)
+
+
+# --- missing runs --------------------------------------------------------------------------------
+
+
+def runs_of(commands: list[str]) -> list[str]:
+    """The names of the runs that commands make."""
+    found = []
+    for command in commands:
+        _, _, plan, *options = shlex.split(command)
+        given: dict[str, Any] = {}
+        for key, value in zip(options[::2], options[1::2], strict=True):
+            given[key[2:]] = Path(value) if key == "--out" else value
+        specs = build_plan(str(ROOT / plan), **given).specs
+        found += [spec.name for spec in specs]
+    return found
+
+
+def list_missing(study: str, results: Path) -> tuple[str, list[str], list[str]]:
+    """The first line, the names of the missing runs, and the rest."""
+    first, *lines = script("missing").list_missing(study, Path("runs"), results).splitlines()
+    names = [line.strip() for line in lines if line.startswith("  ")]
+    return first, names, lines[len(names) :]
+
+
+def test_a_study_without_data_lacks_all_of_its_plan(results: Path) -> None:
+    first, names, commands = list_missing("rainbow", results)
+    assert first == "rainbow: 12 of 12 runs are missing"
+    assert len(names) == 12
+    assert commands == ["noisynet sweep results/rainbow/plan.toml --out runs"]
+
+
+def test_sweeps_make_the_missing_runs_and_no_others(tmp_path: Path, results: Path) -> None:
+    names = {HALF: 1.0, DONE: 1.0, "minatar/breakout/rainbow/seed-2": 1.0}
+    names |= {f"minatar/breakout/noisynet-c51/seed-{seed}": 1.0 for seed in range(3)}
+    collect_from(tmp_path / "first", results, names)
+    first, missing, commands = list_missing("rainbow", results)
+    assert first == "rainbow: 6 of 12 runs are missing"
+    assert not names.keys() & set(missing)
+    assert sorted(runs_of(commands)) == sorted(missing)
+    # "--seeds 2" would be two seeds.
+    assert "results/rainbow/plan.toml --agents noisynet-dqn --seeds 2-2 --out runs" in commands[0]
+
+
+def test_sweeps_of_missing_variants_say_what_else_they_make(results: Path) -> None:
+    synthetic = script("synthetic_results")
+    runs = synthetic.synthetic_runs("sigma0")
+    (results / "sigma0").mkdir()
+    (results / "sigma0" / "plan.toml").write_bytes((RESULTS / "sigma0/plan.toml").read_bytes())
+    synthetic.write_study(results, "sigma0", runs[:-2])
+    _, missing, (*commands, more) = list_missing("sigma0", results)
+    assert missing == [f"deep_sea/10/noisynet-dqn+sigma0-1/seed-{seed}" for seed in (1, 2)]
+    made = runs_of(commands)
+    assert set(missing) < set(made)
+    assert len(made) == 8
+    assert more == "The commands make other variants, too: 6 runs that are not missing."
+
+
+def test_nothing_is_missing_of_a_study_that_was_run(results: Path) -> None:
+    synthetic = script("synthetic_results")
+    synthetic.write_study(results, "rainbow", synthetic.synthetic_runs("rainbow"))
+    assert list_missing("rainbow", results) == ("rainbow: 0 of 12 runs are missing", [], [])
+
+
+def test_a_changed_plan_lacks_all_of_its_runs(tmp_path: Path, results: Path) -> None:
+    collect_from(tmp_path / "first", results, {DONE: 1.0})
+    plan = results / "rainbow" / "plan.toml"
+    plan.write_text(plan.read_text().replace("seeds = 3", "seeds = 2"))
+    first, _, _ = list_missing("rainbow", results)
+    assert first == "rainbow: 8 of 8 runs are missing; the plan was changed after its data"
 
 
 # --- numbers -------------------------------------------------------------------------------------
