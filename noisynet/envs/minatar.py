@@ -76,12 +76,10 @@ class MinAtarEnvironment(Environment):
         for index, seed in enumerate(seeds):
             if seed is None:
                 continue
-            # A new object for each episode: MinAtar's reset keeps the last action, and a sticky
-            # first step would repeat it in the next episode.
-            game = self._make_game(*self._arguments)
+            game = self._games[index]
             game.seed(seed)
             game.reset()
-            self._games[index] = game
+            game.last_action = 0  # reset keeps it, and a sticky first step would repeat it
             self._episode_frames[index] = 0
             frames[index] = _channels(game)
         return frames
