@@ -32,6 +32,6 @@ def n_step_returns(
     for t in reversed(range(len(reward))):
         if truncated is not None and truncated_value is not None:
             value = torch.where(truncated[t], truncated_value[t], value)
-        value = reward[t] + discount[t] * value  # Q ← r_i + γQ
+        value = torch.addcmul(reward[t], discount[t], value)  # Q ← r_i + γQ
         returns.append(value)
     return torch.stack(returns[::-1])

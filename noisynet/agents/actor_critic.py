@@ -22,7 +22,7 @@ from noisynet.agents.policy import ActorCriticPolicy
 from noisynet.agents.rollout import Rollout, RolloutLearnt
 from noisynet.agents.streams import numpy_stream, torch_stream
 from noisynet.agents.update import ObservationSpec
-from noisynet.layers import cache_weights, drop_cached_weights, noise_off, resample_noise
+from noisynet.layers import noise_off, noisy_layers, resample_noise
 from noisynet.networks import (
     ActorCriticNetwork,
     ActorCriticNetworkShape,
@@ -75,11 +75,14 @@ class ActorCriticAgent:
         self.online = _network(settings, spec).to(self.device)
         if self.compute == "kernels":
             use_kernels(self.online)
+        self._noisy_layers = [*noisy_layers(self.online).values()]
         self._trained = [p for p in self.online.parameters() if p.requires_grad]
         self.parameters = flatten_parameters(self._trained)
         self.gradient = torch.zeros_like(self.parameters)
         self.gradient_scale = math.sqrt(self.num_envs)
         self._gradients = views_of(self.gradient, self._trained)
+        # Multiplies a mean over N environments: their sum, divided by √N.
+        self._scale = torch.tensor(self.gradient_scale, device=self.device)
         role = f"{worker}.{incarnation}"
         self.streams = {"rollout": torch_stream(settings.seed, f"rollout {role}", device)}
         self.explore = numpy_stream(settings.seed, f"explore {role}")
@@ -135,7 +138,8 @@ class ActorCriticAgent:
     def _cache_weights(self) -> None:
         """Compute μ + σ⊙ξ once for a roll-out."""
         if self.noisy and not self._cached:
-            cache_weights(self.online)
+            for layer in self._noisy_layers:
+                layer.cache_weights()
             self._cached = True
 
     # --- learn -----------------------------------------------------------------------------------
@@ -170,13 +174,12 @@ class ActorCriticAgent:
         loss = policy_loss + value_loss
         if isinstance(self.config.exploration, config.EntropyBonus):
             loss = loss - self.config.exploration.beta * entropy
-        scale = torch.full_like(loss, self.gradient_scale)  # of a sum over N, divided by √N
-        gradients = torch.autograd.grad(loss, self._trained, scale)
+        gradients = torch.autograd.grad(loss, self._trained, self._scale)
         for view, gradient in zip(self._gradients, gradients, strict=True):
             view.copy_(gradient)
         self._drop_cached_weights()  # the parameters are about to change
         norm = self._clip()
-        terms = [float(term.detach()) for term in (loss, policy_loss, value_loss, entropy)]
+        terms = torch.stack((loss, policy_loss, value_loss, entropy)).tolist()
         finite = math.isfinite(norm) and math.isfinite(terms[0])
         if not finite and self._lstm_state is not None:
             self._lstm_state = _finite(self._lstm_state)
@@ -248,8 +251,8 @@ class ActorCriticAgent:
         return tensor if self.device.type == "cpu" else tensor.to(self.device)
 
     def _drop_cached_weights(self) -> None:
-        if self.noisy:
-            drop_cached_weights(self.online)
+        for layer in self._noisy_layers:
+            layer.drop_cached_weights()
         self._cached = False
 
     def weights(self) -> dict[str, Tensor]:

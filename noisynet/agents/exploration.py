@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from bisect import bisect_right
+from collections.abc import Callable, Sequence
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
@@ -38,9 +41,13 @@ def sampled_actions(
     logits: NDArray[np.floating[Any]], stream: np.random.Generator
 ) -> NDArray[np.int64]:
     """Actions [N] sampled from the softmax of logits [N, A], with one uniform number each."""
-    weight = np.exp(logits - logits.max(axis=1, keepdims=True), dtype=np.float64)
-    cumulative = weight.cumsum(axis=1)
-    drawn = stream.random(len(logits)) * cumulative[:, -1]
-    index = (cumulative <= drawn[:, None]).sum(axis=1)
-    actions: NDArray[np.int64] = np.minimum(index, logits.shape[1] - 1)  # rounding can exceed it
-    return actions
+    uniform = stream.random(len(logits)).tolist()
+    return np.array([*map(_sampled_action, logits.tolist(), uniform)], np.int64)
+
+
+def _sampled_action(logits: Sequence[float], uniform: float) -> int:
+    # In plain Python: between two passes of a network, NumPy takes twice as long for few numbers.
+    most = max(logits)
+    cumulative = [*accumulate(math.exp(logit - most) for logit in logits)]
+    last = len(logits) - 1  # rounding can exceed it
+    return bisect_right(cumulative, uniform * cumulative[-1], hi=last)

@@ -257,7 +257,7 @@ class NoisyLinear(nn.Module):
         assert self.epsilon_out is not None
         mean = F.linear(x, self.weight_mu, self.bias_mu)
         noise = F.linear(x * self.epsilon_in, self.weight_sigma, self.bias_sigma)
-        return mean + (self.epsilon_out * noise).to(mean.dtype)
+        return torch.addcmul(mean, self.epsilon_out, noise).to(mean.dtype)
 
     def __getstate__(self) -> dict[str, Any]:
         # A copy made inside `noise_off` is not part of that context, so nothing would end it;

@@ -122,3 +122,31 @@ def test_screens_show_the_player_on_top(game: str) -> None:
 def test_wrong_options_are_refused(options: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         MinAtarEnvironment(**options)
+
+
+@pytest.mark.parametrize("game", MINATAR_GAMES)
+def test_an_episode_does_not_depend_on_the_episodes_before(game: str) -> None:
+    """One object plays all episodes of an environment: nothing of it may survive a start."""
+    actions = np.random.default_rng(0).integers(6, size=(400, 1))
+    played = []
+    with MinAtarEnvironment(game) as used, MinAtarEnvironment(game) as fresh:
+        used.start([7])
+        for action in actions:
+            if used.step(action).terminated[0]:
+                used.start([8])
+        for env in (used, fresh):
+            shown = [env.start([1]).tobytes(), _state(env)]
+            for action in actions:
+                step = env.step(action)
+                shown += [field.tobytes() for field in step]
+                if step.terminated[0]:
+                    break
+            played.append(shown)
+    assert played[0] == played[1]
+
+
+def _state(env: MinAtarEnvironment) -> bytes:
+    """Everything that a game holds, except its generator."""
+    held = {**vars(env._games[0]), **vars(env._games[0].env)}
+    kept = {name: held[name] for name in sorted(held) if name not in ("random", "env")}
+    return repr(kept).encode()

@@ -10,6 +10,7 @@ import torch
 from torch import nn
 
 from noisynet.networks import CONVOLUTIONS, Convolution, Torso, resolve_torso
+from noisynet.networks.torso import SmallConv2d
 
 NATURE, MINATAR = CONVOLUTIONS["nature"], CONVOLUTIONS["minatar"]
 
@@ -210,3 +211,40 @@ def test_a_torso_compiles_into_one_graph() -> None:
     frames = torch.randint(256, (2, 1, 3, 10, 10), dtype=torch.uint8)
     compiled = torch.compile(torso, backend="eager", fullgraph=True)
     torch.testing.assert_close(compiled(frames), torso(frames))
+
+
+@pytest.mark.parametrize("batch", [1, 8, 40])
+def test_small_images_are_convolved_as_by_torch(batch: int) -> None:
+    torso = Torso(MINATAR, (1, 4, 10, 10), 1.0)
+    image = torch.randint(2, (batch, 1, 4, 10, 10), dtype=torch.uint8)
+    (layer,) = conv_layers(torso)
+    assert isinstance(layer, SmallConv2d)
+    parameters = list(layer.parameters())
+    plain = nn.functional.conv2d(image[:, 0].float(), layer.weight, layer.bias).relu().flatten(1)
+    found = torso(image)
+    torch.testing.assert_close(found, plain, rtol=1e-5, atol=1e-6)
+    upstream = torch.randn_like(plain)
+    for one, other in zip(
+        torch.autograd.grad(found, parameters, upstream),
+        torch.autograd.grad(plain, parameters, upstream),
+        strict=True,
+    ):
+        torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-5)
+
+
+def test_large_images_are_convolved_by_an_ordinary_layer() -> None:
+    for layer in conv_layers(Torso(CONVOLUTIONS["a3c"], (4, 84, 84), 1 / 255)):
+        assert type(layer) is nn.Conv2d
+
+
+@pytest.mark.parametrize("memory_format", [torch.contiguous_format, torch.channels_last], ids=str)
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.float32], ids=str)
+def test_observations_are_not_modified(
+    memory_format: torch.memory_format, dtype: torch.dtype
+) -> None:
+    torso = Torso(CONVOLUTIONS["a3c"], (4, 84, 84), 1 / 255)
+    image = torch.randint(256, (2, 4, 84, 84)).to(dtype).contiguous(memory_format=memory_format)
+    before = image.clone()
+    features = torso(image)
+    assert torch.equal(image, before)
+    torch.testing.assert_close(features, torso(before.contiguous().float()))
