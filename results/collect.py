@@ -210,7 +210,7 @@ def _find(specs: Sequence[RunSpec], made_by: str, *, unfinished: bool) -> _Found
         found.ended = max(found.ended, str(status.get("updated", "")))
         if len(run.curve) and (done or unfinished):
             found.runs[spec.name] = _run_data(spec, run, finished=done)
-            commits = " and ".join(_commits(spec)) or made_by or commit()
+            commits = commit_of(RunFolder(spec.folder)) or made_by or commit()
             found.commits.setdefault(commits, []).append(spec.name)
     return found
 
@@ -315,10 +315,10 @@ def _collection(
     }
 
 
-def _commits(spec: RunSpec) -> list[str]:
-    """The commits that a run says it was made by: more than one if it was resumed by another."""
-    made_by = RunFolder(spec.folder).read_made_by()
-    return list(dict.fromkeys(one["commit"][:12] for one in made_by if one.get("commit")))
+def commit_of(folder: RunFolder) -> str:
+    """The commit that a run says it was made by, "a and b" if b resumed it; or empty."""
+    made_by = folder.read_made_by()
+    return " and ".join(dict.fromkeys(one["commit"][:12] for one in made_by if one.get("commit")))
 
 
 def commit() -> str:

@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 from typing import Any, Final
 
-from collect import commit
+from collect import commit, commit_of
 from studies import RESULTS, environment_title
 
 from noisynet.envs import parse_environment
@@ -43,7 +43,8 @@ def publish(
         run: its folder.
         models: where to write.
         episodes: played with noise and without, for the card.
-        made_by: the commit that trained it; by default that of the imported noisynet.
+        made_by: the commit that trained it, if the run does not name it; by default that of the
+            imported noisynet.
 
     Returns:
         The card.
@@ -72,7 +73,7 @@ def publish(
         "environment": config["environment"],
         "frames": status["frames"],
         "seed": config["seed"],
-        "commit": made_by or commit(),
+        "commit": commit_of(folder) or made_by or commit(),
         "episodes": episodes,
     }
     for noise, result in played.items():
@@ -136,7 +137,7 @@ def main() -> None:
     """Publish a run from the command line."""
     parser = argparse.ArgumentParser(description="Write the weights and card of a run to models/")
     parser.add_argument("run", type=Path, help="the folder of a finished run")
-    parser.add_argument("--commit", default="", help="that trained it, if not the imported one")
+    parser.add_argument("--commit", default="", help="that trained it, if the run names none")
     given = parser.parse_args()
     try:
         print(publish(given.run, made_by=given.commit))

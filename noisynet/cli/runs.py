@@ -45,7 +45,7 @@ def evaluate(
 
 
 def watch(
-    run: Run,
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="A run folder, or a saved agent.")],
     output: Annotated[
         Path, typer.Option("-o", "--output", help="The video: a file.mp4 or a file.gif.")
     ] = Path("game.mp4"),
@@ -65,6 +65,11 @@ def watch(
         fail("--play plays a new episode, --episode shows a traced one: choose one of them", code=2)
     if episode is not None and not episode.isdecimal():
         check_choice("--episode", episode, ("best", "last", "a number"))
+    if run.is_file():
+        if episode is not None:
+            fail("a saved agent has no traced episodes: leave --episode out, one is played", code=2)
+        _watch_saved(run, output, noise, max_steps)
+        return
     check_run(run)
     from noisynet.envs import EnvironmentFailed
     from noisynet.runs import RunError
@@ -80,11 +85,26 @@ def watch(
         )
     for note in made.notes:
         say(note)
-    size = made.path.stat().st_size / 1e6
     say(
-        f"{made.frames} pictures, {made.seconds:.0f} s, {size:.1f} MB, score "
+        f"{made.frames} pictures, {made.seconds:.0f} s, {_megabytes(made.path)}, score "
         f"{made.trace.score:.1f}: {made.path}"
     )
+
+
+def _watch_saved(file: Path, output: Path, noise: str, max_steps: int | None) -> None:
+    """Play an episode with an agent of `Agent.save`, and render it."""
+    from noisynet.api import load
+    from noisynet.envs import EnvironmentFailed
+    from noisynet.runs import RunError
+
+    with failing(RunError, EnvironmentFailed, ValueError, ImportError):
+        # A plain agent has no noise to switch on.
+        made = load(file).watch(output, noise=None if noise == "on" else False, max_steps=max_steps)
+    say(f"{_megabytes(made)}: {made}")
+
+
+def _megabytes(path: Path) -> str:
+    return f"{path.stat().st_size / 1e6:.1f} MB"
 
 
 def list_runs(

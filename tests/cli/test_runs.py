@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from noisynet import load
+
 from .calling import invoke
 
 
@@ -143,6 +145,26 @@ def test_watch_plays_a_new_episode_and_writes_a_gif(
     assert ended.exit_code == 0, ended.output
     assert "4 pictures" in ended.output
     assert video.read_bytes().startswith(b"GIF89a")
+
+
+def test_watch_plays_an_episode_of_a_saved_agent(trained: tuple[Path, str], tmp_path: Path) -> None:
+    saved, video = tmp_path / "agent.safetensors", tmp_path / "game.gif"
+    load(trained[0]).save(saved)
+    ended = invoke("watch", str(saved), "-o", str(video), "--noise", "off", "--max-steps", "3")
+    assert ended.exit_code == 0, ended.output
+    assert f"MB: {video}" in ended.output.replace("\n", "")
+    assert video.read_bytes().startswith(b"GIF89a")
+    ended = invoke("watch", str(saved), "--episode", "2")
+    assert ended.exit_code == 2
+    assert "a saved agent has no traced episodes" in ended.output
+
+
+def test_watch_of_a_file_that_is_no_agent_says_what_it_expected(tmp_path: Path) -> None:
+    other = tmp_path / "notes.safetensors"
+    other.write_text("not weights")
+    ended = invoke("watch", str(other))
+    assert ended.exit_code == 1
+    assert "expected a file that Agent.save wrote" in ended.output
 
 
 def test_show_verifies_every_file_of_a_run(trained: tuple[Path, str], tmp_path: Path) -> None:
