@@ -165,6 +165,7 @@ def test_the_code_of_a_page_runs(
         request.getfixturevalue("hub")
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "models").symlink_to(ROOT / "models")  # as in a checkout
     registry, modules = dict(gymnasium.registry), set(sys.modules)
     monkeypatch.setattr(gymnasium.envs.registration, "registry", registry)
     monkeypatch.setattr(gymnasium, "registry", registry)
