@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import torch
@@ -82,6 +82,8 @@ class CentredRMSProp(torch.optim.Optimizer):
         epsilon: ε, for gradients of a *mean* loss; the original's 0.01 is for gradients summed over
             a batch of 32 and so corresponds to 0.01/32².
         step: the formula; `noisynet.kernels` has one that passes over memory once.
+        compiled: whether `torch.compile` makes one call of the steps of all parameters, each a
+            single pass over memory.
     """
 
     def __init__(
@@ -91,10 +93,13 @@ class CentredRMSProp(torch.optim.Optimizer):
         decay: float,
         epsilon: float,
         step: RMSPropStep = centred_rmsprop_,
+        *,
+        compiled: bool = False,
     ) -> None:
         defaults = {"lr": learning_rate, "decay": decay, "epsilon": epsilon}
         super().__init__(parameters, defaults)
         self._step = step
+        self._steps = torch.compile(_steps, dynamic=False, fullgraph=True) if compiled else _steps
         for group in self.param_groups:
             for parameter in group["params"]:
                 self.state[parameter]["gradient_average"] = torch.zeros_like(parameter)
@@ -102,17 +107,34 @@ class CentredRMSProp(torch.optim.Optimizer):
 
     def __getstate__(self) -> dict[str, Any]:
         # Copies keep the step; the base class knows its own attributes only.
-        return {**super().__getstate__(), "_step": self._step}
+        return {**super().__getstate__(), "_step": self._step, "_steps": self._steps}
 
     def step(self) -> None:  # type: ignore[override]
         """Update every parameter that has a gradient."""
         for group in self.param_groups:
-            rates = group["lr"], group["decay"], group["epsilon"]
-            for parameter in group["params"]:
-                if parameter.grad is not None:
-                    state = self.state[parameter]
-                    averages = state["gradient_average"], state["square_average"]
-                    self._step(parameter, parameter.grad, *averages, *rates)
+            learnt = [parameter for parameter in group["params"] if parameter.grad is not None]
+            states = [self.state[parameter] for parameter in learnt]
+            self._steps(
+                self._step,
+                learnt,
+                [parameter.grad for parameter in learnt],
+                [state["gradient_average"] for state in states],
+                [state["square_average"] for state in states],
+                (group["lr"], group["decay"], group["epsilon"]),
+            )
+
+
+def _steps(
+    step: RMSPropStep,
+    parameters: Sequence[Tensor],
+    gradients: Sequence[Tensor],
+    averages: Sequence[Tensor],
+    squares: Sequence[Tensor],
+    rates: tuple[float, float, float],
+) -> None:
+    """One step of every parameter."""
+    for tensors in zip(parameters, gradients, averages, squares, strict=True):
+        step(*tensors, *rates)
 
 
 def annealed(initial: float, step: int, total: int) -> float:

@@ -91,9 +91,8 @@ def optimiser_for(
     step: RMSPropStep = plain_rmsprop_
     if compute == "kernels":
         from noisynet.kernels.rmsprop import centred_rmsprop_ as step
-    return CentredRMSProp(
-        parameters, settings.learning_rate, settings.decay, settings.epsilon, step
-    )
+    rates = settings.learning_rate, settings.decay, settings.epsilon
+    return CentredRMSProp(parameters, *rates, step, compiled=compute == "compile")
 
 
 def _leave_out_compiler() -> None:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Final, Literal
 
@@ -214,12 +213,11 @@ class PlainUpdate:
         self.loss = self.q_loss
         if isinstance(agent.online, CategoricalNetwork):
             self.loss = self.categorical_loss
-        self._values: Callable[[Tensor], Tensor] = agent.acting
         self._loss = self.loss
         if agent.compute == "compile":
-            # Shapes never change: one graph for each function. `fullgraph` raises where PyTorch
-            # would otherwise fall back to eager mode, for example beyond its limit of graphs.
-            self._values = torch.compile(agent.acting, dynamic=False, fullgraph=True)
+            # The shapes of a batch never change: one graph. `fullgraph` raises where PyTorch would
+            # otherwise fall back to eager mode. Acting is not compiled: for a single observation,
+            # checking that the graph still applies takes longer than it saves.
             self._loss = torch.compile(self.loss, dynamic=False, fullgraph=True)
 
     def resample(self, rows: int) -> None:
@@ -229,7 +227,7 @@ class PlainUpdate:
     @torch.no_grad()
     def q_values(self, observation: NDArray[Any]) -> NDArray[np.float32]:
         """Q [N, A] of the acting network, with the noise that it holds."""
-        q: NDArray[np.float32] = self._values(self.agent.to_device(observation)).cpu().numpy()
+        q: NDArray[np.float32] = self.agent.acting(self.agent.to_device(observation)).cpu().numpy()
         return q
 
     def learn(self, batch: TransitionBatch) -> Learnt:

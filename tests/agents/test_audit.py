@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 from torch import Tensor
 
 from noisynet.agents import ValueAgent, ValuePolicy, audit_agent, torch_stream
@@ -340,13 +341,13 @@ def acts_without_noise(agent: ValueAgent) -> None:
         noise = agent.update._noise["act"]
         noise.rows = lambda count: np.zeros((count, noise.array.shape[-1]), np.float32)  # type: ignore[method-assign]
         return
-    values = agent.plain._values
+    values = agent.plain.q_values
 
-    def fault(observation: Tensor) -> Tensor:
+    def fault(observation: NDArray[Any]) -> NDArray[np.float32]:
         with noise_off(agent.acting):
             return values(observation)
 
-    agent.plain._values = fault
+    agent.plain.q_values = fault  # type: ignore[method-assign]
 
 
 def learns_without_noise(agent: ValueAgent) -> None:

@@ -135,6 +135,7 @@ def test_optimisers_use_the_configured_step(compute: Any, centred: Any, shared: 
     optimiser = optimiser_for(settings, network, compute)
     assert isinstance(optimiser, optimisers.CentredRMSProp)
     assert optimiser._step is centred
+    assert (optimiser._steps is optimisers._steps) == (compute != "compile")
     (group,) = optimiser.param_groups
     assert (group["lr"], group["decay"], group["epsilon"]) == (0.1, 0.8, 0.01)
     assert group["params"] == [network.weight]  # the trained parameters only
