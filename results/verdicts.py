@@ -83,6 +83,8 @@ def sentence(
             parts.append(f"{text} ({names[0]})")
         elif names and len(names) == len(verdicts):
             every = "both" if len(names) == 2 else f"all {len(names)}"
+            if verdict == "overlap":
+                every = f"any of the {len(names)}"
             parts.append(f"{text} in {every} {what}")
         elif names:
             parts.append(f"{text} in {len(names)} of {len(verdicts)} {what} ({', '.join(names)})")

@@ -419,7 +419,10 @@ def test_a_sentence_says_where_nothing_was_shown() -> None:
     assert sentence("X", {"a": "higher", "b": "overlap", "c": "overlap"}) == (
         "X: higher in 1 of 3 games (a); nothing was shown in 2 of 3 games (b, c)."
     )
-    assert sentence("X", {"a": "overlap", "b": "overlap"}) == "X: nothing was shown in both games."
+    assert (
+        sentence("X", {"a": "overlap", "b": "overlap"})
+        == "X: nothing was shown in any of the 2 games."
+    )
     assert sentence("X", {"a": "lower"}, ("rises", "falls")) == "X: falls (a)."
 
 
