@@ -70,7 +70,11 @@ def cache_note(compute: Compute) -> str | None:
 
 
 def use_kernels(network: nn.Module) -> None:
-    """Let every noisy layer of a network compute its weights by the fused kernel."""
+    """Let every noisy layer of a network compute its weights by the fused kernel.
+
+    It runs on one thread, as A3C's workers do. Value agents have several, with which PyTorch's
+    operations are as fast.
+    """
     from noisynet.kernels.noise import perturbed_weight
 
     for layer in noisy_layers(network).values():

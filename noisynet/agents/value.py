@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from noisynet import config, losses
-from noisynet.agents.compute import optimiser_for, resolve_compute, use_kernels
+from noisynet.agents.compute import optimiser_for, resolve_compute
 from noisynet.agents.exploration import epsilon_at, epsilon_greedy
 from noisynet.agents.fused import FusedUpdate, is_small
 from noisynet.agents.policy import ValuePolicy
@@ -76,8 +76,6 @@ class ValueAgent:
         self.noisy = exploration if isinstance(exploration, config.NoisyWeights) else None
         self.compute = resolve_compute(settings.compute, self.device)
         self.online = _network(settings, spec).to(self.device)
-        if self.compute == "kernels":
-            use_kernels(self.online)  # its copies below use them, too
         self.acting = view_with_own_noise(self.online)
         self.selector = view_with_own_noise(self.online)
         self.target = copy.deepcopy(self.online).requires_grad_(False)

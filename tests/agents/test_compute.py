@@ -92,12 +92,13 @@ def test_auto_is_cuda_for_large_networks_of_value_agents(
         choose_device("quantum", settings)
 
 
-@pytest.mark.parametrize("make", [make_value_agent, make_actor_critic_agent])
 @pytest.mark.parametrize(
-    ("compute", "resolved", "perturb"),
+    ("make", "compute", "resolved", "perturb"),
     [
-        ("torch", "torch", perturbed_weight),
-        ("auto", "kernels", noise_kernels.perturbed_weight),
+        (make_value_agent, "torch", "torch", perturbed_weight),
+        (make_value_agent, "auto", "kernels", perturbed_weight),
+        (make_actor_critic_agent, "torch", "torch", perturbed_weight),
+        (make_actor_critic_agent, "auto", "kernels", noise_kernels.perturbed_weight),
     ],
 )
 def test_every_network_of_an_agent_uses_the_configured_functions(
