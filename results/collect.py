@@ -16,7 +16,7 @@ import os
 import platform
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import metadata
 from pathlib import Path
@@ -48,8 +48,13 @@ SIGMA_SAMPLES: Final = 21
 NOISE_MODES: Final[tuple[NoiseMode, ...]] = ("on", "off")
 _PACKAGES: Final = ("torch", "numpy", "numba", "minatar", "ale-py")
 
+_ORIGIN: Final = ("versions", "machine", "hours", "ended", "from_study")
+
 RunKey = tuple[str, str, str, int]
 """Agent, variant, environment and seed of a run."""
+
+Origin = tuple[Mapping[str, Any], Mapping[str, Sequence[str]]]
+"""Where runs come from, with the keys of a collection, and the names that each commit made."""
 
 
 class CollectError(Exception):
@@ -103,8 +108,6 @@ def collect(
             f"finished, {len(found.unfinished)} unfinished, {missing} missing; give the --out "
             f"of `noisynet sweep results/{study}/plan.toml`, or --unfinished"
         )
-    text = "".join(f"{run.line()}\n" for run in data.values())
-    _check_size(study, text, results)
     finished = {spec.name for spec in specs if run_key(spec) in stored} | found.finished
     left = [spec.name for spec in specs if spec.name not in finished]
     provenance: dict[str, Any] = {
@@ -116,10 +119,9 @@ def collect(
         "missing": [name for name in left if name not in found.unfinished],
         "collections": _collections(earlier, kept, found, [n for n in data if n not in kept]),
     }
-    (results / study / DATA).write_text(text)
-    (results / study / PROVENANCE).write_text(json.dumps(provenance, indent=2) + "\n")
+    size = write_study(provenance, data.values(), results)
     said = (
-        f"{study}: {len(data)} of {len(specs)} runs, {len(text):,} bytes; "
+        f"{study}: {len(data)} of {len(specs)} runs, {size:,} bytes; "
         f"{len(provenance['unfinished'])} unfinished, {len(provenance['missing'])} missing"
     )
     if kept:
@@ -252,6 +254,20 @@ def _incomplete(metrics: Path, period: int) -> dict[NoiseMode, list[int]]:
     return found
 
 
+def write_study(provenance: Mapping[str, Any], runs: Iterable[RunData], results: Path) -> int:
+    """Write `provenance.json` and `data.jsonl` of a study; return the bytes of the latter.
+
+    Raises:
+        CollectError: the data of all studies would be too large. Nothing is written.
+    """
+    text = "".join(f"{run.line()}\n" for run in runs)
+    folder = results / provenance["study"]
+    _check_size(folder.name, text, results)
+    (folder / DATA).write_text(text)
+    (folder / PROVENANCE).write_text(json.dumps(provenance, indent=2) + "\n")
+    return len(text)
+
+
 def _check_size(study: str, text: str, results: Path) -> None:
     others = [path for path in results.glob(f"*/{DATA}") if path.parent.name != study]
     total = len(text.encode()) + sum(path.stat().st_size for path in others)
@@ -276,12 +292,7 @@ def _collections(
         found: what is in the folder that is collected now.
         new: the names of its runs that are written.
     """
-    origins: list[tuple[Mapping[str, Any], dict[str, list[str]]]] = []
-    for old in earlier.provenance["collections"] if earlier is not None and kept else ():
-        others: dict[str, list[str]] = old["other_commits"]
-        listed = [name for names in others.values() for name in names]
-        most = [name for name in old.get("names", kept) if name not in listed]
-        origins.append((old, _only({old["commit"]: most} | others, kept)))
+    origins = origins_of(earlier, kept)
     hours = {"training": found.training_seconds, "evaluation": found.evaluation_seconds}
     now = {
         "versions": _versions(),
@@ -289,7 +300,22 @@ def _collections(
         "hours": {kind: round(seconds / 3600, 2) for kind, seconds in hours.items()},
         "ended": found.ended,
     }
-    origins.append((now, _only(found.commits, new)))
+    return describe_origins([*origins, (now, _only(found.commits, new))])
+
+
+def origins_of(study: StudyData | None, names: Sequence[str]) -> list[Origin]:
+    """The collections of a study, each with the commits that made some of these of its runs."""
+    origins: list[Origin] = []
+    for one in study.provenance["collections"] if study is not None and names else ():
+        others: dict[str, list[str]] = one["other_commits"]
+        listed = [name for made in others.values() for name in made]
+        most = [name for name in one.get("names", names) if name not in listed]
+        origins.append((one, _only({one["commit"]: most} | others, names)))
+    return origins
+
+
+def describe_origins(origins: Sequence[Origin]) -> list[dict[str, Any]]:
+    """The entry `collections` of `provenance.json`, without those that have no runs."""
     origins = [(origin, commits) for origin, commits in origins if commits]
     return [_collection(origin, commits, named=len(origins) > 1) for origin, commits in origins]
 
@@ -311,7 +337,7 @@ def _collection(
         **({"names": names} if named else {}),
         "commit": most,
         "other_commits": {by: made for by, made in commits.items() if by != most},
-        **{key: origin[key] for key in ("versions", "machine", "hours", "ended")},
+        **{key: origin[key] for key in _ORIGIN if key in origin},
     }
 
 

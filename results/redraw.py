@@ -71,12 +71,13 @@ def _provenance(study: StudyData) -> str:
 
 
 def _origin(collection: Mapping[str, Any]) -> str:
-    machine, hours = collection["machine"], collection["hours"]
+    machine, where = collection["machine"], collection.get("from_study")
+    hours = sum(collection["hours"].values())
     commits = [collection["commit"]]
     for name, runs in collection["other_commits"].items():
         commits.append(f"{name} ({len(runs)} {'run' if len(runs) == 1 else 'runs'})")
     return (
-        f"{hours['training'] + hours['evaluation']:.1f} hours of runs on {machine['cpu']}, "
+        f"{f'the study {where}' if where else f'{hours:.1f} hours of runs'} on {machine['cpu']}, "
         f"{machine['cores']} cores, torch {collection['versions']['torch']}, commit "
         f"{', '.join(commits)}"
     )

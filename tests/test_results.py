@@ -329,6 +329,55 @@ def test_the_page_names_every_collection(tmp_path: Path, results: Path) -> None:
     assert re.search(r"commit first; 1 from 0\.5 hours of runs on [^;]*, commit second\. ", block)
 
 
+# --- sharing -------------------------------------------------------------------------------------
+
+
+def add_plan(study: str, results: Path) -> None:
+    (results / study).mkdir()
+    (results / study / "plan.toml").write_bytes((RESULTS / study / "plan.toml").read_bytes())
+
+
+def test_a_study_takes_runs_with_its_settings_from_another(tmp_path: Path, results: Path) -> None:
+    add_plan("minatar", results)
+    collect_from(tmp_path / "first", results, {DONE: 1.0, OTHER: 1.0}, made_by="first")
+    said = script("share").share("rainbow", "minatar", results)
+    assert said == "minatar: 1 run of rainbow added, 59 missing"
+    study = script("studies").load_study("minatar", results)
+    assert [(run.agent, run.seed, run.finished) for run in study.runs] == [
+        ("noisynet-dqn", 1, True)
+    ]
+    (source,) = study.provenance["collections"]
+    assert (source["from_study"], source["commit"], source["runs"]) == ("rainbow", "first", 1)
+    assert source["hours"] == {"training": 0.0, "evaluation": 0.0}  # counted in the other study
+    assert DONE not in study.provenance["missing"]
+    assert "the study rainbow on " in script("redraw").render(
+        "minatar", script("redraw").load(results)
+    )
+
+
+def test_shared_runs_stay_shared_when_others_are_collected(tmp_path: Path, results: Path) -> None:
+    add_plan("minatar", results)
+    collect_from(tmp_path / "first", results, {DONE: 1.0}, made_by="first")
+    script("share").share("rainbow", "minatar", results)
+    other = "minatar/asterix/dqn/seed-0"
+    write_runs(tmp_path / "second", "minatar", {other: [2.0] * 10})
+    script("collect").collect(tmp_path / "second", "minatar", results, made_by="second")
+    shared, own = script("studies").load_study("minatar", results).provenance["collections"]
+    assert (shared["from_study"], shared["names"], shared["commit"]) == ("rainbow", [DONE], "first")
+    assert "from_study" not in own
+    assert own["names"] == [other]
+
+
+def test_sharing_takes_nothing_with_other_settings(tmp_path: Path, results: Path) -> None:
+    add_plan("minatar", results)
+    plan = results / "minatar" / "plan.toml"
+    plan.write_text(plan.read_text().replace("5_000", "6_000"))
+    collect_from(tmp_path / "first", results, {DONE: 1.0}, made_by="first")
+    with pytest.raises(script("collect").CollectError, match="that minatar lacks, with the sett"):
+        script("share").share("rainbow", "minatar", results)
+    assert not (results / "minatar" / "data.jsonl").exists()
+
+
 # --- missing runs --------------------------------------------------------------------------------
 
 
