@@ -37,19 +37,28 @@ PUBLISHED_MINATAR: Final = {
 """DQN after 0.5M frames, read from the curves of Young and Tian 2019 (± 0.4)."""
 RIVALS: Final = {
     "controls": Contender("dqn"),
+    "controls-a3c": Contender("a3c"),
     "deep-sea-fixed": Contender("dqn"),
     "deep-sea-random": Contender("dqn"),
     "rainbow": Contender("noisynet-dqn"),
     "sigma0": Contender("noisynet-dqn"),
 }
 """The agent that all others of a study are compared with; elsewhere each one's baseline."""
-_WHOLE: Final = Contender("noisynet-dqn")
-_GREEDY: Final = Contender("dqn", "epsilon-0")
+
+
+def _control_pairs(noisy: str, greedy: Contender) -> tuple[tuple[Contender, Contender], ...]:
+    """Noise in some uses against noise in all, and against none."""
+    controls = {v: Contender(noisy, v) for v in ("frozen-sigma", "acting-only", "learning-only")}
+    some = [controls["acting-only"], controls["learning-only"]]
+    whole = Contender(noisy)
+    return (*((one, whole) for one in controls.values()), *((one, greedy) for one in some))
+
+
 _MORE_PAIRS: Final[dict[str, Sequence[tuple[Contender, Contender]]]] = {
-    "controls": (
-        *((Contender("noisynet-dqn", v), _WHOLE) for v in ("frozen-sigma", "acting-only")),
-        (Contender("noisynet-dqn", "learning-only"), _WHOLE),
-        *((Contender("noisynet-dqn", v), _GREEDY) for v in ("acting-only", "learning-only")),
+    "controls": _control_pairs("noisynet-dqn", Contender("dqn", "epsilon-0")),
+    "controls-a3c": (
+        (Contender("noisynet-a3c"), Contender("a3c", "entropy-0")),
+        *_control_pairs("noisynet-a3c", Contender("a3c", "entropy-0")),
     ),
     "rainbow": (
         (Contender("rainbow"), Contender("noisynet-c51")),

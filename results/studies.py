@@ -35,6 +35,7 @@ STUDIES: Final[dict[str, str]] = {
     "minatar-a3c": "MinAtar, actor-critic agents",
     "rainbow": "MinAtar Breakout, C51 and Rainbow",
     "controls": "MinAtar, exploration or optimisation",
+    "controls-a3c": "MinAtar Freeway, exploration, optimisation or entropy bonus",
     "sigma0": "Initial size of the noise",
     "pong": "Atari Pong",
 }
@@ -45,6 +46,7 @@ _VARIANTS: Final[dict[str, str]] = {
     "acting-only": "noise in acting only",
     "by-episode": "noise redrawn by episode",
     "constant-epsilon": "constant ε = 0.1",
+    "entropy-0": "no entropy bonus",
     "epsilon-0": "ε = 0",
     "frozen-sigma": "σ frozen",
     "learning-only": "noise in learning only",
