@@ -35,7 +35,7 @@ STUDIES: Final[dict[str, str]] = {
     "minatar-a3c": "MinAtar, actor-critic agents",
     "rainbow": "MinAtar Breakout, C51 and Rainbow",
     "controls": "MinAtar, exploration or optimisation",
-    "controls-a3c": "MinAtar Freeway, exploration, optimisation or entropy bonus",
+    "controls-a3c": "MinAtar Freeway, controls for A3C",
     "sigma0": "Initial size of the noise",
     "pong": "Atari Pong",
 }
