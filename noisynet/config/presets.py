@@ -217,18 +217,6 @@ ACTOR_CRITIC_PRESETS: Final[dict[str, dict[str, Any]]] = {
         "evaluation.frames": 20_000,
         "checkpoint_period_frames": 50_000,
     },
-    "pong-fast": {
-        "frames": 8_000_000,
-        "workers": 2,
-        "envs_per_worker": 8,
-        "network.torso": "a3c",
-        # With A3C's ε of 0.1, far above Pong's squared gradients (2e-4), nothing is learnt in such
-        # a budget. The norm is that of A2C: 0.5 for the mean over 80 steps of 16 environments.
-        "optimiser.epsilon": 8e-5,
-        "learning.max_gradient_norm": 10.0,
-        "evaluation.period_frames": 500_000,
-        "evaluation.frames": 25_000,
-    },
     # Gymnasium's images. Every step is one frame, and rewards are clipped as the paper's.
     "pixels": _PIXELS
     | {
