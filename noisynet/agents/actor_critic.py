@@ -322,6 +322,8 @@ def _network_shape(
         scale=spec.pixel_scale,
         distribution=noisy.distribution if noisy else "gaussian",
         f=noisy.f if noisy else "signed_sqrt",
+        initial_weights=network.initial_weights,
+        centre_images=network.centre_images,
     )
 
 

@@ -217,6 +217,23 @@ ACTOR_CRITIC_PRESETS: Final[dict[str, dict[str, Any]]] = {
         "evaluation.frames": 20_000,
         "checkpoint_period_frames": 50_000,
     },
+    # Two conditions of learning Pong in a few million frames with batched workers: roll-outs long
+    # enough that a point's return reaches the action, and images whose background is 0. Else the
+    # value's first errors, which are the same on every pixel, silence the first convolution.
+    "pong-fast": {
+        "frames": 8_000_000,
+        "workers": 2,
+        "envs_per_worker": 8,
+        "network.torso": "a3c",
+        "network.initial_weights": "orthogonal",
+        "network.centre_images": True,
+        "learning.rollout_steps": 20,
+        "learning.max_gradient_norm": 10.0,
+        "optimiser.learning_rate": 3e-4,
+        "optimiser.epsilon": 1e-7,
+        "evaluation.period_frames": 500_000,
+        "evaluation.frames": 25_000,
+    },
     # Gymnasium's images. Every step is one frame, and rewards are clipped as the paper's.
     "pixels": _PIXELS
     | {

@@ -248,6 +248,12 @@ class ActorCriticShape(Section):
     or 256 with torso=a3c."""
     cells: Count = paper.A3C_LSTM_CELLS
     """The number of LSTM cells of a recurrent agent."""
+    initial_weights: Literal["uniform", "orthogonal"] = "uniform"
+    """Of plain layers: PyTorch's U[±1/√inputs], or orthogonal, which keeps what differs between two
+    images as large as they are. Noisy layers always have the paper's."""
+    centre_images: bool = False
+    """Whether each observation's own mean is subtracted from it: a bright background, as Pong's,
+    otherwise outweighs what moves before it."""
 
     @model_validator(mode="after")
     def _fill_in(self) -> Self:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, cast
 
 import torch
 from torch import Tensor, nn
@@ -13,6 +13,9 @@ from noisynet.layers import Distribution, Noise, NoiseFunction, NoisyLSTMCell
 from noisynet.networks.build import freeze_sigma, noisy_linear
 from noisynet.networks.heads import fully_connected
 from noisynet.networks.torso import Convolution, Torso
+
+InitialWeights = Literal["uniform", "orthogonal"]
+"""PyTorch's U[±1/√inputs], or orthogonal matrices with biases of 0."""
 
 LSTMState = tuple[Tensor, Tensor]
 """Hidden and cell state of an LSTM, each [N, cells]."""
@@ -34,6 +37,8 @@ class ActorCriticNetworkShape:
         scale: multiplies the observations.
         distribution: of ε.
         f: shapes factorised noise.
+        initial_weights: of plain layers; noisy ones have the paper's.
+        centre_images: whether each image's own mean is subtracted from it.
     """
 
     convolutions: tuple[Convolution, ...]
@@ -47,6 +52,8 @@ class ActorCriticNetworkShape:
     scale: float
     distribution: Distribution = "gaussian"
     f: NoiseFunction = "signed_sqrt"
+    initial_weights: InitialWeights = "uniform"
+    centre_images: bool = False
 
 
 class ActorCriticNetwork(nn.Module):
@@ -69,7 +76,7 @@ class ActorCriticNetwork(nn.Module):
         super().__init__()
         noisy = noisy_linear(shape.noise, shape.sigma0, generator, shape.distribution, shape.f)
         hidden = noisy if shape.noisy == "all" else nn.Linear
-        self.torso = Torso(shape.convolutions, observation_shape, shape.scale)
+        self.torso = Torso(shape.convolutions, observation_shape, shape.scale, shape.centre_images)
         self.hidden = fully_connected((self.torso.features, *shape.hidden), hidden)
         self.hidden.append(nn.ReLU())
         features = shape.hidden[-1]
@@ -81,6 +88,20 @@ class ActorCriticNetwork(nn.Module):
         self.value = noisy(features, 1)
         if not shape.learn_sigma:
             freeze_sigma(self)
+        if shape.initial_weights == "orthogonal":
+            self._make_orthogonal()
+
+    def _make_orthogonal(self) -> None:
+        """Orthogonal weights in plain layers, with the gains of A2C in OpenAI's Baselines."""
+        gains = {self.policy: 0.01, self.value: 1.0}  # a nearly uniform policy at the beginning
+        for layer in self.modules():
+            if isinstance(layer, nn.Linear | nn.Conv2d):
+                # A copy: flattening channels-last weights is a view of them in another order.
+                weight = torch.empty(layer.weight.shape)
+                nn.init.orthogonal_(weight, gains.get(layer, 2**0.5))
+                with torch.no_grad():
+                    layer.weight.copy_(weight)
+                    nn.init.zeros_(cast("Tensor", layer.bias))
 
     def features(self, observation: Tensor) -> Tensor:
         """Hidden features [..., N, F] of observations [..., N, stack, *frame].

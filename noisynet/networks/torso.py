@@ -33,16 +33,22 @@ class Torso(nn.Module):
         convolutions: applied one after the other, each followed by a ReLU; none for flat features.
         observation_shape: (stack, *frame) of one observation.
         scale: multiplies the observations, 1/255 for grey levels.
+        centre: whether each image's own mean is subtracted from it.
 
     Raises:
         ValueError: the frames are not images, or too small for the convolutions.
     """
 
     def __init__(
-        self, convolutions: Sequence[Convolution], observation_shape: Sequence[int], scale: float
+        self,
+        convolutions: Sequence[Convolution],
+        observation_shape: Sequence[int],
+        scale: float,
+        centre: bool = False,
     ) -> None:
         super().__init__()
         self.scale = scale
+        self.centre = centre
         self.observation_dims = len(observation_shape)
         self.image_shape = _image_shape(observation_shape)
         if convolutions and not fits(convolutions, observation_shape[1:]):
@@ -50,6 +56,11 @@ class Torso(nn.Module):
                 f"the convolutions {list(convolutions)} (filters, kernel, stride, padding) expect "
                 f"frames that are images of at least {_smallest_side(convolutions)} pixels a side, "
                 f"got frames of shape {tuple(observation_shape[1:])}; choose network.torso=auto"
+            )
+        if centre and not convolutions:
+            raise ValueError(
+                "network.centre_images=true expects images and a torso of convolutions, got frames "
+                f"of shape {tuple(observation_shape[1:])} and none; set it to false"
             )
         small = max(self.image_shape[1:], default=0) <= LARGEST_SMALL_IMAGE
         self.convolutional = bool(convolutions)
@@ -69,6 +80,8 @@ class Torso(nn.Module):
         x = images.to(dtype)
         if self.scale != 1:  # in place if x is a copy
             x = x * self.scale if images.dtype == dtype else x.mul_(self.scale)
+        if self.centre:
+            x = x - x.mean(dim=(1, 2, 3), keepdim=True)
         features: Tensor = self.layers(x)
         return features
 

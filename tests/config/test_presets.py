@@ -481,7 +481,7 @@ def test_noisy_actor_critics_differ_from_a3c_in_exploration_alone(name: str) -> 
         assert {key for key in plain if plain[key] != noisy[key]} == {"agent", "exploration"}
 
 
-@pytest.mark.parametrize("preset", ["paper", "minatar", "classic", "pixels"])
+@pytest.mark.parametrize("preset", ["paper", "minatar", "classic", "pixels", "pong-fast"])
 @pytest.mark.parametrize("agent", ACTOR_CRITIC_AGENTS)
 def test_a_preset_leaves_exploration_to_the_agent(agent: str, preset: str) -> None:
     config = build_config(agent, "atari/pong", preset=preset)
@@ -489,8 +489,8 @@ def test_a_preset_leaves_exploration_to_the_agent(agent: str, preset: str) -> No
 
 
 def test_a_preset_without_settings_for_the_agent_is_refused() -> None:
-    assert refusal("a3c", "atari/pong", preset="pong-fast", settings=["worker=2"]) == [
-        "preset 'pong-fast' has no settings for a3c, expected one of paper, minatar, pixels, "
-        "classic",
+    assert refusal("a3c", "atari/pong", preset="minatar-fast", settings=["worker=2"]) == [
+        "preset 'minatar-fast' has no settings for a3c, expected one of paper, minatar, pong-fast, "
+        "pixels, classic",
         "unknown key 'worker'; did you mean 'workers'?",
     ]

@@ -143,3 +143,31 @@ def test_every_noisy_layer_has_the_distribution_and_the_function_of_the_shape() 
     layers = noisy_layers(make(shape)).values()
     assert len(layers) == 6
     assert {(x.distribution, x.f) for x in layers} == {("rademacher", "identity")}
+
+
+def test_orthogonal_weights_of_plain_layers() -> None:
+    """Rows are orthogonal with the layer's gain, and biases are 0."""
+    network = make(dataclasses.replace(A3C, initial_weights="orthogonal"), (4, 84, 84))
+    gains = {"torso.layers.0": 2, "torso.layers.2": 2, "hidden.0": 2, "policy": 1e-4, "value": 1}
+    for name, squared_gain in gains.items():
+        layer = network.get_submodule(name)
+        rows = layer.weight.flatten(1)
+        expected = squared_gain * torch.eye(len(rows))
+        torch.testing.assert_close(rows @ rows.T, expected, rtol=1e-4, atol=1e-5)
+        assert not layer.bias.any()
+
+
+def test_noisy_layers_keep_the_papers_weights_beside_orthogonal_ones() -> None:
+    shape = dataclasses.replace(A3C, noise="independent")
+    uniform = make(shape, (4, 84, 84)).state_dict()
+    orthogonal = make(
+        dataclasses.replace(shape, initial_weights="orthogonal"), (4, 84, 84)
+    ).state_dict()
+    same = {name for name in uniform if torch.equal(uniform[name], orthogonal[name])}
+    assert {name for name in uniform if name.startswith("torso")} == uniform.keys() - same
+
+
+def test_orthogonal_convolutions_stay_channels_last() -> None:
+    network = make(dataclasses.replace(A3C, initial_weights="orthogonal"), (4, 84, 84))
+    weight = network.torso.layers[0].weight
+    assert weight.is_contiguous(memory_format=torch.channels_last)

@@ -186,6 +186,23 @@ def test_bytes_are_multiplied_by_the_scale() -> None:
     assert Torso((), (1, 3), 1.0)(levels).tolist() == [[0.0, 51.0, 255.0]]
 
 
+@pytest.mark.parametrize("name", ["a3c", "minatar"])
+def test_a_centred_torso_does_not_see_the_brightness_of_an_image(name: str) -> None:
+    side = 84 if name == "a3c" else 10
+    torso = Torso(CONVOLUTIONS[name], (4, side, side), 1 / 255, centre=True)
+    images = torch.randint(200, (2, 4, side, side), dtype=torch.uint8)
+    brighter = images + torch.tensor([10, 50], dtype=torch.uint8).view(2, 1, 1, 1)
+    torch.testing.assert_close(torso(brighter), torso(images), rtol=1e-4, atol=1e-5)
+    x = images.float() / 255
+    x = x - x.flatten(1).mean(1).view(2, 1, 1, 1)
+    torch.testing.assert_close(torso(images), torso.layers(x), rtol=1e-4, atol=1e-5)
+
+
+def test_centring_without_images_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"network\.centre_images=true expects images"):
+        Torso((), (1, 6), 1.0, centre=True)
+
+
 def test_features_have_the_dtype_of_the_weights() -> None:
     torso = Torso(MINATAR, (1, 4, 10, 10), 1.0).double()
     assert torso(torch.zeros(1, 1, 4, 10, 10, dtype=torch.uint8)).dtype == torch.float64
