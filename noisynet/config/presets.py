@@ -231,6 +231,7 @@ ACTOR_CRITIC_PRESETS: Final[dict[str, dict[str, Any]]] = {
         "learning.max_gradient_norm": 10.0,
         "optimiser.learning_rate": 3e-4,
         "optimiser.epsilon": 1e-7,
+        "optimiser.initial_square": 1.0,
         "evaluation.period_frames": 500_000,
         "evaluation.frames": 25_000,
     },

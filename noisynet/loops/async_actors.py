@@ -75,6 +75,7 @@ class AsyncTrainer:
         self.total_steps = -(-self.config.frames // spec.frames_per_step)
         self.shared = SharedState.create(self.config.workers, agent.parameters.numel())
         self.shared.parameters[:] = agent.parameters.cpu().numpy()
+        self.shared.squares[:] = self.config.optimiser.initial_square
         self.handles = [WorkerHandle(number) for number in range(self.config.workers)]
         self.progress = [Progress() for _ in self.handles]
         self.supervisor: Supervisor | None = None
