@@ -160,8 +160,8 @@ class SharedRMSProp(Section):
     epsilon: Positive = paper.A3C_RMSPROP_EPSILON
     """For gradients of a loss summed over the roll-out."""
     initial_square: Annotated[float, Field(ge=0)] = 0.0
-    """What the moving average of squared gradients begins with. With 0 and a small ε, the first steps
-    are 1/√(1 − decay) times as long as later ones; 1 makes them short, as in TensorFlow."""
+    """What the moving average of squared gradients begins with. With 0 and a small ε, the first
+    steps are 1/√(1 − decay) times as long as later ones; 1 makes them short, as in TensorFlow."""
     anneal: bool = True
     """Whether the learning rate falls linearly to 0 over the budget."""
 
