@@ -420,6 +420,12 @@ def test_totals_are_sums_over_the_workers(bed: Bed) -> None:
         assert trainer.counts == {"dropped_updates": 1, "worker_deaths": 3}
 
 
+@pytest.mark.parametrize("square", [0.0, 1.0])
+def test_mean_squares_begin_as_the_optimisers_setting_says(square: float, bed: Bed) -> None:
+    with bed.run(configure(1, settings=[f"optimiser.initial_square={square}"])) as run:
+        assert (trainer_of(run).shared.squares == square).all()
+
+
 def test_dropped_updates_are_counted_until_the_next_update(bed: Bed) -> None:
     in_a_row = []
     with bed.run(configure(1)) as run:
