@@ -59,6 +59,7 @@ bench: $(INSTALLED) ## every benchmark, one after the other; with peers: make be
 	$(BIN)/python benchmarks/minatar.py $(call option,sb3,$(SB3)) $(call option,jax,$(JAX)) $(call option,before,$(BEFORE))
 	$(BIN)/python benchmarks/cartpole.py $(call option,sb3,$(SB3)) $(call option,jax,$(JAX)) $(call option,before,$(BEFORE))
 	$(BIN)/python benchmarks/a3c.py $(call option,pfrl,$(PFRL)) $(call option,sb3,$(SB3)) $(call option,before,$(BEFORE))
+	$(BIN)/python benchmarks/a3c_learning.py $(call option,pfrl,$(PFRL))
 	$(BIN)/python benchmarks/growth.py
 	$(BIN)/python benchmarks/replay.py
 	$(BIN)/python benchmarks/checkpoint.py

@@ -13,15 +13,12 @@ one. pfrl plays through Gymnasium's preprocessing: its own wrappers are slower, 
 Gym. `--before PATH` lets the agents of another checkout take part. It takes about 12 minutes.
 
 A worker with 8 environments makes an eighth of the updates, so steps per second are not learning
-per second. `--learning SEEDS` therefore trains minatar/breakout with 16 single environments and
-with 2 × 8 until a return is reached, and states the speed at equal learning: steps per second times
-the frames of single environments, divided by its own. It takes another 4 minutes per seed.
+per second: `a3c_learning.py` measures how much is learnt per frame.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import signal
 import statistics
@@ -51,8 +48,6 @@ SCALING: Final = (1, 2, 4, 8, 16)
 AGENTS: Final = ("a3c", "noisynet-a3c-factorised", "noisynet-a3c")
 PONG: Final = ("atari/pong", "network.torso=a3c")  # pfrl's network
 BREAKOUT: Final = ("minatar/breakout",)
-LEARNING_FRAMES: Final = 200_000
-LEARNING_RETURN: Final = 3.0  # a random agent has 0.5
 
 
 @dataclass(frozen=True)
@@ -273,45 +268,6 @@ def share_of_normals(speeds: Sequence[float]) -> dict[str, Any]:
     }
 
 
-def frames_to_return(workers: int, envs: int, seed: int) -> int | None:
-    """The frames that a3c takes to `LEARNING_RETURN`; None if it does not reach it."""
-    script = str(CONTESTANTS / "a3c_learning.py")
-    task = ("a3c", workers, envs, LEARNING_FRAMES, seed, LEARNING_RETURN)
-    printed = subprocess.run(
-        [sys.executable, script, *map(str, task)],
-        env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)},
-        check=True,
-        stdout=subprocess.PIPE,
-    ).stdout
-    found: int | None = json.loads(printed)
-    return found
-
-
-def equal_learning(speeds: Mapping[str, Sequence[float]], seeds: int) -> dict[str, Any]:
-    """The speed of batched workers at equal learning, on minatar/breakout.
-
-    Args:
-        speeds: of single and batched workers, by round.
-        seeds: how many seeds to train each with.
-    """
-    frames = {
-        name: [frames_to_return(*shape, seed) for seed in range(seeds)]
-        for name, shape in {"16 x 1": (16, 1), "2 x 8": (2, 8)}.items()
-    }
-    report: dict[str, Any] = {"return": LEARNING_RETURN, "frames to it": frames}
-    single, batched = ([f for f in found if f is not None] for found in frames.values())
-    if len(single) == len(batched) == seeds:
-        ratio = statistics.median(single) / statistics.median(batched)
-        speed = {name: statistics.median(of_rounds) for name, of_rounds in speeds.items()}
-        report["learning per frame"] = round(ratio, 3)
-        report["steps_per_second"] = round(speed["a3c"], 1)
-        report["steps_per_second at equal learning"] = round(speed["a3c"] * ratio, 1)
-        one = speed["a3c, 1 environment each"]
-        report["ratio to single environments"] = round(speed["a3c"] * ratio / one, 3)
-    print(f"equal learning on minatar/breakout, 2 workers of 8 environments: {report}")
-    return report
-
-
 def parse() -> argparse.Namespace:
     """The options of the command line."""
     parser = argparse.ArgumentParser(description="Agent steps per second of asynchronous training")
@@ -324,7 +280,6 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, default=5, help="turns of each contestant")
     parser.add_argument("--seconds", type=float, default=4.0, help="length of each turn")
     parser.add_argument("--scaling", type=int, nargs="*", default=SCALING, help="worker counts")
-    parser.add_argument("--learning", type=int, default=3, help="seeds for equal learning; 0: none")
     return parser.parse_args()
 
 
@@ -349,8 +304,6 @@ def main() -> None:
         show("ratios", report["ratios"][title])
         if title == "two workers":
             report["normals of a roll-out"] = share_of_normals(speeds["noisynet-a3c"])
-        elif options.learning:
-            report["equal learning"] = equal_learning(speeds, options.learning)
     if options.scaling:
         scaled = {f"{number} workers": ours("a3c", PONG, number) for number in options.scaling}
         speeds = take_turns(scaled, options.rounds, options.seconds)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import json
 import re
+import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -115,24 +116,44 @@ def a3c(report: Report) -> list[str]:
             f"that alone takes {normals['milliseconds']:.1f} ms, "
             f"{100 * normals['share_of_a_rollout']:.0f} % of a roll-out of noisynet-a3c."
         )
-    if "learning per frame" in report.get("equal learning", {}):
-        equal = report["equal learning"]
-        frames = {
-            name: ", ".join(f"{count:,}" for count in of_seeds)
-            for name, of_seeds in equal["frames to it"].items()
-        }
-        found.append(
-            f"2 workers of 8 environments on minatar/breakout: {equal['steps_per_second']:,.0f} "
-            f"steps/s, and {equal['steps_per_second at equal learning']:,.0f} at equal learning, "
-            f"{equal['ratio to single environments']:.2f} times the speed of single environments: "
-            f"a return of {equal['return']:g} takes {frames['2 x 8']} frames (by seed), "
-            f"and {frames['16 x 1']} with 16 single environments."
-        )
     if "scaling" in report:
         workers = [name.removesuffix(" workers") for name in report["scaling"]]
         rows = [["steps/s", *map(speed, report["scaling"].values())]]
         found.append(table(["a3c on atari/pong, workers", *workers], rows))
     return found
+
+
+def a3c_learning(report: Report) -> list[str]:
+    """What A3C learns per frame, and its speed at equal learning."""
+    columns = ("frames_to_return", "mean_return", "mean_return_of_last_tenth")
+    rows = []
+    for name, found in report["learning"].items():
+        cells = [", ".join("–" if one is None else f"{one:,}" for one in found[c]) for c in columns]
+        rows.append([name, *cells])
+    header = ["by seed", f"frames to a mean return of {report['return']:g}", "mean return"]
+    return [table([*header, "of the last tenth"], rows), *_equal_learning(report)]
+
+
+def _equal_learning(report: Report) -> list[str]:
+    """The speed of batched workers at equal learning; nothing if a seed did not learn."""
+    learning = report["learning"]
+    single, batched = (
+        learning[f"a3c, {shape}"]["frames_to_return"]
+        for shape in ("16 workers of 1 environment", "2 workers of 8 environments")
+    )
+    path = RESULTS / "a3c.json"
+    if None in [*single, *batched] or not path.exists():
+        return []
+    speeds = json.loads(path.read_text())["minatar/breakout, two workers"]
+    per_frame = statistics.median(single) / statistics.median(batched)
+    fast = speeds["a3c"]["steps_per_second"]
+    slow = speeds["a3c, 1 environment each"]["steps_per_second"]
+    return [
+        f"2 workers of 8 environments make {fast:,.0f} steps/s (`a3c.py`), and "
+        f"{fast * per_frame:,.0f} at equal learning: they reach that return in {1 / per_frame:.2f} "
+        f"times the frames of single environments. That is {fast * per_frame / slow:.1f} times the "
+        "speed of 2 workers of 1 environment."
+    ]
 
 
 def train_step(report: Report) -> list[str]:
@@ -327,6 +348,7 @@ RENDERERS: Final[dict[str, Callable[[Report], list[str]]]] = {
     "minatar": small_network,
     "cartpole": small_network,
     "a3c": a3c,
+    "a3c_learning": a3c_learning,
     "growth": growth,
     "replay": replay,
     "checkpoint": checkpoint,

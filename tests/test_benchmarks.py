@@ -101,7 +101,6 @@ def script(
     )
     monkeypatch.setattr(shared, "versions", lambda pythons: dict.fromkeys(pythons, "1.0"))
     monkeypatch.setattr(module, "normals_ms", lambda: (1, 1.0), raising=False)
-    monkeypatch.setattr(module, "frames_to_return", lambda *_: 1_000, raising=False)
     return module
 
 
@@ -277,39 +276,68 @@ def test_a3c_contestants_of_both_versions_have_the_same_settings(
             assert entries[f"before {agent}"].checkout == tmp_path
 
 
-def test_the_speed_at_equal_learning_is_that_of_as_many_updates(
-    cited: Path, monkeypatch: pytest.MonkeyPatch
+def test_the_speed_at_equal_learning_is_multiplied_by_what_is_learnt_per_frame(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    a3c = load("a3c", cited, monkeypatch)
-    speeds = {"a3c": [900.0, 1_000.0, 1_100.0], "a3c, 1 environment each": [250.0] * 3}
-    needed = {(16, 1): [100, 120, 90], (2, 8): [125, 100, 130]}
-    monkeypatch.setattr(
-        a3c, "frames_to_return", lambda workers, envs, seed: needed[workers, envs][seed]
-    )
-    report = a3c.equal_learning(speeds, 3)
-    assert report["frames to it"] == {"16 x 1": needed[16, 1], "2 x 8": needed[2, 8]}
-    assert report["learning per frame"] == 0.8  # 100 ÷ 125
-    assert report["steps_per_second at equal learning"] == 800
-    assert report["ratio to single environments"] == 3.2
+    tables = importlib.import_module("tables")
+    monkeypatch.setattr(tables, "RESULTS", tmp_path)
+    rates = {"a3c": 1_000.0, "a3c, 1 environment each": 250.0}
+    speeds = {name: {"steps_per_second": rate} for name, rate in rates.items()}
+    (tmp_path / "a3c.json").write_text(json.dumps({"minatar/breakout, two workers": speeds}))
+
+    def rendered(batched: list[int | None]) -> list[str]:
+        of_workers = {"a3c, 16 workers of 1 environment": [100, 120, 90]}
+        needed = {**of_workers, "a3c, 2 workers of 8 environments": batched}
+        rows = {
+            name: {
+                "frames_to_return": frames,
+                "mean_return": [4.0],
+                "mean_return_of_last_tenth": [5.0],
+            }
+            for name, frames in needed.items()
+        }
+        found: list[str] = tables.a3c_learning({"return": 3.0, "learning": rows})
+        return found
+
+    table, sentence = rendered([125, 100, 130])
+    assert "| a3c, 2 workers of 8 environments | 125, 100, 130 | 4.0 | 5.0 |" in table
+    assert "1,000 steps/s (`a3c.py`), and 800 at equal learning" in sentence  # 100 ÷ 125
+    assert "in 1.25 times the frames" in sentence
+    assert "3.2 times the speed" in sentence
+    table, *sentences = rendered([125, None, 130])  # a seed that does not reach the return
+    assert "125, –, 130" in table
+    assert not sentences
 
 
-def test_a_return_that_is_not_reached_gives_no_speed_at_equal_learning(
+def test_what_is_learnt_per_frame_is_cited_only_with_pfrl(
     cited: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    a3c = load("a3c", cited, monkeypatch)
+    learning = load("a3c_learning", cited, monkeypatch)
+    monkeypatch.setattr(learning, "versions", dict)
     monkeypatch.setattr(
-        a3c, "frames_to_return", lambda workers, envs, seed: None if seed else workers * envs
+        learning,
+        "train",
+        lambda command, seed: [(20_000, float("pfrl" in command[1])), (190_000, seed)],
     )
-    report = a3c.equal_learning({"a3c": [1.0], "a3c, 1 environment each": [1.0]}, 2)
-    assert report["frames to it"] == {"16 x 1": [16, None], "2 x 8": [16, None]}
-    assert "learning per frame" not in report
+    monkeypatch.setattr(sys, "argv", ["a3c_learning"])
+    learning.main()
+    assert cited.read_text() == "cited"
+    monkeypatch.setattr(sys, "argv", ["a3c_learning", "--pfrl", "python", "--seeds", "5"])
+    learning.main()
+    found = json.loads(cited.read_text())["learning"]
+    assert len(found) == 3
+    assert found["pfrl a3c, 16 workers"]["mean_return"] == [0.5, 1.0, 1.5, 2.0, 2.5]
+    assert found["a3c, 16 workers of 1 environment"]["mean_return"] == [0.0, 0.5, 1.0, 1.5, 2.0]
+    assert found["pfrl a3c, 16 workers"]["mean_return_of_last_tenth"] == [0, 1, 2, 3, 4]
+    frames = found["a3c, 2 workers of 8 environments"]["frames_to_return"]
+    assert frames == [None, None, None, 190_000, 190_000]
 
 
 def test_the_frames_until_a_return_are_those_of_a_window() -> None:
     learning = importlib.import_module("a3c_learning")
     episodes = [(step, step / 100) for step in range(5, 500, 10)]
-    assert learning.frames_until(episodes, 2.0, 100) == 250  # the mean of 1.55 to 2.45
-    assert learning.frames_until(episodes, 9.0, 100) is None
+    assert learning.frames_until(episodes, 2.0, 100, 500) == 250  # the mean of 1.55 to 2.45
+    assert learning.frames_until(episodes, 9.0, 100, 500) is None
 
 
 def test_every_setting_whose_growth_is_measured_is_valid(

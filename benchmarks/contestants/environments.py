@@ -43,6 +43,35 @@ def breakout() -> gymnasium.Env[Any, Any]:
     )
 
 
+class WithFourResults:
+    """An environment whose steps have the four results that pfrl's asynchronous training expects.
+
+    Args:
+        environment: the environment.
+        seed: of its first episode.
+    """
+
+    def __init__(self, environment: gymnasium.Env[Any, Any], seed: int) -> None:
+        self.environment = environment
+        self.seed: int | None = seed
+        self.episode_return = 0.0
+
+    def reset(self) -> Any:
+        """Start an episode; return the first observation."""
+        seed, self.seed, self.episode_return = self.seed, None, 0.0
+        return self.environment.reset(seed=seed)[0]
+
+    def step(self, action: int) -> tuple[Any, float, bool, dict[str, Any]]:
+        """The next observation, the reward, whether it is terminal, and whether truncated."""
+        observation, reward, terminated, truncated, info = self.environment.step(action)
+        self.episode_return += float(reward)
+        return observation, float(reward), terminated, {**info, "needs_reset": truncated}
+
+    def close(self) -> None:
+        """Close the environment."""
+        self.environment.close()
+
+
 def cartpole() -> gymnasium.Env[Any, Any]:
     """CartPole: an observation is [4] floats."""
     return gymnasium.make("CartPole-v1")

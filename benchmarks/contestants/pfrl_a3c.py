@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import sys
-from typing import Any
 
 import numpy as np
 import pfrl
 import torch
-from environments import pong
+from environments import WithFourResults, pong
 from torch import nn
 
 noisy, workers, count_path = sys.argv[1] == "noisy", int(sys.argv[2]), sys.argv[3]
@@ -16,27 +15,7 @@ torch.set_num_threads(1)
 count = np.memmap(count_path, np.int64, "r+", shape=(1,))
 
 
-class FourResults:
-    """Pong with the four results of a step that pfrl expects."""
-
-    def __init__(self, index: int) -> None:
-        self.environment, self.index = pong(), index
-
-    def reset(self) -> np.ndarray:
-        """Start an episode; return the first observation."""
-        return self.environment.reset(seed=self.index)[0]
-
-    def step(self, action: int) -> tuple[np.ndarray, float, bool, dict[str, Any]]:
-        """The next observation, the reward, whether it is terminal, and whether truncated."""
-        observation, reward, terminated, truncated, info = self.environment.step(action)
-        return observation, reward, terminated, {**info, "needs_reset": truncated}
-
-    def close(self) -> None:
-        """Close the emulator."""
-        self.environment.close()
-
-
-def count_steps(_env: FourResults, _agent: pfrl.agent.Agent, step: int) -> None:
+def count_steps(_env: WithFourResults, _agent: pfrl.agent.Agent, step: int) -> None:
     """Write the steps of all workers to the file."""
     count[0] = step
 
@@ -64,7 +43,7 @@ pfrl.experiments.train_agent_async(
     agent=agent,
     outdir=".",
     processes=workers,
-    make_env=lambda index, **_: FourResults(index),
+    make_env=lambda index, **_: WithFourResults(pong(), index),
     steps=10**9,
     eval_interval=None,
     global_step_hooks=[count_steps],

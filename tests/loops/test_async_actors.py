@@ -422,7 +422,7 @@ def test_totals_are_sums_over_the_workers(bed: Bed) -> None:
 
 @pytest.mark.parametrize("square", [0.0, 1.0])
 def test_mean_squares_begin_as_the_optimisers_setting_says(square: float, bed: Bed) -> None:
-    with bed.run(configure(1, settings=[f"optimiser.initial_square={square}"])) as run:
+    with bed.run(configure(1, f"optimiser.initial_square={square}")) as run:
         assert (trainer_of(run).shared.squares == square).all()
 
 

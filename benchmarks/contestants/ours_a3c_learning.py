@@ -1,8 +1,8 @@
-"""How many frames A3C needs: a3c_learning.py AGENT WORKERS ENVS FRAMES SEED RETURN.
+"""Our A3C on minatar/breakout: ours_a3c_learning.py AGENT WORKERS ENVS FRAMES SEED.
 
 Workers take turns in one process, roll-out by roll-out, so that the result does not depend on the
-speed of the machine. Prints the frames after which the mean return of the episodes that ended
-within 5 % of the budget reached RETURN on minatar/breakout, or "null".
+speed of the machine. Prints the finished episodes as JSON: the step of all workers at which each
+ended, and its return.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import sys
 
-import numpy as np
 import torch
 
 from noisynet.agents import ActorCriticAgent
@@ -51,19 +50,9 @@ def train(config: ActorCriticConfig) -> list[tuple[int, float]]:
     return RecordingWorker.episodes
 
 
-def frames_until(episodes: list[tuple[int, float]], target: float, window: int) -> int | None:
-    """The first frame at which the mean return over the frames before it reaches the target."""
-    steps, returns = np.array(episodes).T
-    for end in range(window, int(steps[-1]) + 1, window // 10):
-        recent = returns[(steps > end - window) & (steps <= end)]
-        if len(recent) and recent.mean() >= target:
-            return end
-    return None
-
-
 def main() -> None:
     """Train as the command line says."""
-    agent, workers, envs, frames, seed, target = sys.argv[1:]
+    agent, workers, envs, frames, seed = sys.argv[1:]
     torch.set_num_threads(1)
     prepare_process()
     config = build_config(
@@ -74,7 +63,7 @@ def main() -> None:
         settings=[f"workers={workers}", f"envs_per_worker={envs}"],
     )
     assert isinstance(config, ActorCriticConfig)
-    print(json.dumps(frames_until(train(config), float(target), int(frames) // 20)))
+    print(json.dumps(train(config)))
 
 
 if __name__ == "__main__":
