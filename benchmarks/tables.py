@@ -125,13 +125,21 @@ def a3c(report: Report) -> list[str]:
 
 def a3c_learning(report: Report) -> list[str]:
     """What A3C learns per frame, and its speed at equal learning."""
-    columns = ("frames_to_return", "mean_return", "mean_return_of_last_tenth")
     rows = []
     for name, found in report["learning"].items():
-        cells = [", ".join("–" if one is None else f"{one:,}" for one in found[c]) for c in columns]
+        formats = {
+            "frames_to_return": ",",
+            "mean_return": ".2f",
+            "mean_return_of_last_tenth": ".2f",
+        }
+        cells = [
+            ", ".join("–" if one is None else f"{one:{form}}" for one in found[column])
+            for column, form in formats.items()
+        ]
         rows.append([name, *cells])
-    header = ["by seed", f"frames to a mean return of {report['return']:g}", "mean return"]
-    return [table([*header, "of the last tenth"], rows), *_equal_learning(report)]
+    header = ["by seed", f"frames to a mean return of {report['return']:g}"]
+    header += ["mean return of all episodes", "of the last tenth"]
+    return [table(header, rows), *_equal_learning(report)]
 
 
 def _equal_learning(report: Report) -> list[str]:

@@ -300,7 +300,7 @@ def test_the_speed_at_equal_learning_is_multiplied_by_what_is_learnt_per_frame(
         return found
 
     table, sentence = rendered([125, 100, 130])
-    assert "| a3c, 2 workers of 8 environments | 125, 100, 130 | 4.0 | 5.0 |" in table
+    assert "| a3c, 2 workers of 8 environments | 125, 100, 130 | 4.00 | 5.00 |" in table
     assert "1,000 steps/s (`a3c.py`), and 800 at equal learning" in sentence  # 100 ÷ 125
     assert "in 1.25 times the frames" in sentence
     assert "3.2 times the speed" in sentence
