@@ -29,6 +29,7 @@ from studies import (
     PROVENANCE,
     RESULTS,
     STUDIES,
+    WITH_TRAINING,
     RunData,
     StudyData,
     load_study,
@@ -91,7 +92,8 @@ def collect(
     """
     specs = planned(study, runs, results)
     _check_runs(specs, study, runs, results)
-    found = _find(specs, made_by, unfinished=unfinished)
+    training = study in WITH_TRAINING
+    found = _find(specs, made_by, unfinished=unfinished, training=training)
     earlier = load_study(study, results)
     stored = committed(earlier, results)
     data: dict[str, RunData] = {}
@@ -198,7 +200,7 @@ class _Found:
     ended: str = ""
 
 
-def _find(specs: Sequence[RunSpec], made_by: str, *, unfinished: bool) -> _Found:
+def _find(specs: Sequence[RunSpec], made_by: str, *, unfinished: bool, training: bool) -> _Found:
     found = _Found()
     for spec in specs:
         if not spec.folder.exists():
@@ -211,14 +213,15 @@ def _find(specs: Sequence[RunSpec], made_by: str, *, unfinished: bool) -> _Found
         status = RunFolder(spec.folder).read_status() or {}
         found.ended = max(found.ended, str(status.get("updated", "")))
         if len(run.curve) and (done or unfinished):
-            found.runs[spec.name] = _run_data(spec, run, finished=done)
+            found.runs[spec.name] = _run_data(spec, run, finished=done, training=training)
             commits = commit_of(RunFolder(spec.folder)) or made_by or commit()
             found.commits.setdefault(commits, []).append(spec.name)
     return found
 
 
-def _run_data(spec: RunSpec, run: Run, *, finished: bool) -> RunData:
+def _run_data(spec: RunSpec, run: Run, *, finished: bool, training: bool) -> RunData:
     period, kept = run.protocol.period_frames, _thin(run.sigma)
+    metrics = RunFolder(spec.folder).metrics_path
     return RunData(
         agent=spec.agent,
         variant=spec.variant,
@@ -229,7 +232,8 @@ def _run_data(spec: RunSpec, run: Run, *, finished: bool) -> RunData:
         finished=finished,
         score_noise=run.score_noise,
         scores={mode: run.curves[mode] for mode in NOISE_MODES if mode in run.curves},
-        incomplete=_incomplete(RunFolder(spec.folder).metrics_path, period),
+        incomplete=_incomplete(metrics, period),
+        training=_training(metrics, spec.frames, period) if training else np.empty(0),
         sigma_frames=[round((point + 0.5) * spec.frames / SIGMA_POINTS) for point in kept],
         sigma={layer: values[kept] for layer, values in run.sigma.items()},
     )
@@ -251,6 +255,16 @@ def _incomplete(metrics: Path, period: int) -> dict[NoiseMode, list[int]]:
     for row in rows:
         if not row.completed:
             found.setdefault(row.noise, []).append(max(row.frames // period, 1))
+    return found
+
+
+def _training(metrics: Path, frames: int, period: int) -> Floats:
+    """The mean return of the last 100 training episodes, before each evaluation [K]."""
+    points = frames // period
+    found = np.full(points, np.nan)
+    for row in read_rows(metrics, frames, points)[1]:
+        mean = (row.model_extra or {}).get("score_mean_100")
+        found[min(row.frames * points // frames, points - 1)] = np.nan if mean is None else mean
     return found
 
 

@@ -14,7 +14,7 @@ import claims
 import result_figures as figures
 import result_tables as tables
 from matplotlib.figure import Figure
-from studies import RESULTS, STUDIES, StudyData, digest, load_study
+from studies import RESULTS, STUDIES, WITH_TRAINING, StudyData, digest, load_study
 
 from noisynet.reports.plotting import figure_style
 
@@ -90,7 +90,9 @@ def _study_tables(study: StudyData) -> Iterator[str]:
         return
     games = [e for e in study.environments if not e.startswith("deep_sea")]
     grids = [e for e in study.environments if e.startswith("deep_sea")]
-    found = [tables.score_table(study, games), tables.sigma_table(study)]
+    found = [tables.score_table(study, games)]
+    found += [tables.training_table(study)] if study.name in WITH_TRAINING else []
+    found.append(tables.sigma_table(study))
     if grids:
         found.append(tables.deep_sea_table(study.on(grids)))
     yield from (tables.markdown(table).rstrip() for table in found if table.rows)
@@ -126,6 +128,7 @@ _DRAWN: Final[dict[str, Callable[[StudyData], Figure]]] = {
     "sigma0": figures.sigma0_figure,
     "controls": figures.controls_figure,
     "controls-a3c": figures.controls_figure,
+    "pong": figures.training_and_evaluations,
 }
 
 

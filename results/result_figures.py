@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -21,6 +21,7 @@ from studies import (
     environment_title,
     maxima,
     split_layers,
+    training_curves,
 )
 from verdicts import iqm
 
@@ -158,7 +159,12 @@ def learning_curves(study: StudyData) -> Figure:
     return _finish(figure, title, _handles(study, shown), 4 if columns > 1 else 2)
 
 
-def curve_panel(axes: Axes, study: StudyData, runs: Sequence[RunData]) -> None:
+def curve_panel(
+    axes: Axes,
+    study: StudyData,
+    runs: Sequence[RunData],
+    curves_of: Callable[[Sequence[RunData]], Floats] = curves,
+) -> None:
     """The curves of runs of one budget on one environment; unfinished ones are thin lines."""
     found = styles(study)
     for contender in dict.fromkeys(run.contender for run in runs):
@@ -169,13 +175,13 @@ def curve_panel(axes: Axes, study: StudyData, runs: Sequence[RunData]) -> None:
         if len(x) > 25:
             style["marker"] = ""
         if done:
-            value, low, high = _curve_interval(curves(done))
+            value, low, high = _curve_interval(curves_of(done))
             axes.plot(x, value, **style)
             band(axes, x, (low, high), style["color"])
         for run in mine:
             if not run.finished:
                 thin = style | {"linewidth": 0.6, "markersize": 1.5, "alpha": 0.7}
-                axes.plot(x, curves([run])[0], **thin)
+                axes.plot(x, curves_of([run])[0], **thin)
     axes.set_xlabel(frames_axis(axes, runs[0].frames))
     _score_axis(axes)
 
@@ -194,6 +200,23 @@ def _curve_interval(of_seeds: Floats) -> tuple[Floats, Floats, Floats]:
         found.append((value, low, high))
     value, low, high = np.array(found).T
     return value, low, high
+
+
+def training_and_evaluations(study: StudyData) -> Figure:
+    """Returns of training games above, evaluations below; a column for each budget."""
+    budgets = list(dict.fromkeys(run.frames for run in study.runs))
+    figure = Figure(figsize=(WIDTH, 4.6))
+    grid = figure.subplots(2, len(budgets), squeeze=False, sharex="col", sharey=True)
+    for (upper, lower), frames in zip(grid.T, budgets, strict=True):
+        inside = [run for run in study.runs if run.frames == frames]
+        curve_panel(upper, study, inside, training_curves)
+        curve_panel(lower, study, inside)
+        names = dict.fromkeys(environment_title(run.environment) for run in inside)
+        upper.set_title(f"{', '.join(names)}, {frames:,} frames")
+        upper.set_xlabel("")
+    grid[0, 0].set_ylabel("mean of the last\n100 training games")
+    grid[1, 0].set_ylabel("evaluation score")
+    return _finish(figure, _title(study), _handles(study, study.contenders), 3)
 
 
 # --- Deep Sea ------------------------------------------------------------------------------------

@@ -19,6 +19,7 @@ from studies import (
     short_title,
     sigma_ends,
     split_layers,
+    training_curves,
 )
 from verdicts import TEXTS, Verdict, compare, compare_with, iqm, sentence
 
@@ -102,6 +103,39 @@ def score_table(study: StudyData, environments: Sequence[str]) -> Table:
             interval_cell(iqm(noise_differences(runs)), 2) if noisy else Cell("–"),
             TEXTS[compare(maxima(runs), maxima(other))] if other else "–",
             TEXTS[compare(means(runs), means(other))] if other else "–",
+        )
+    return table
+
+
+def training_table(study: StudyData) -> Table:
+    """Returns at the end of training, and how many evaluations had no completed game."""
+    table = Table(
+        "training",
+        "Training",
+        (
+            *("environment", "agent", "frames", "last 100 training games"),
+            *("evaluations", "without a completed game"),
+        ),
+        (
+            "The last 100 games of training are played with the agent's own exploration. An "
+            "evaluation that completes no game has the partial return of the game that it began.",
+        ),
+    )
+    for environment, contender in study.cells():
+        runs = study.of(contender, environment)
+        last = training_curves(runs)[:, -1]
+        without = {
+            mode: sum(len(run.incomplete.get(mode, ())) for run in runs) for mode in runs[0].scores
+        }
+        table.add(
+            environment_title(environment),
+            study.title(contender),
+            f"{runs[0].frames:,}",
+            interval_cell(iqm(last), _digits(last)),
+            sum(run.points for run in runs),
+            ", ".join(f"{count} with noise {mode}" for mode, count in without.items())
+            if len(without) > 1
+            else str(without["off"]),
         )
     return table
 

@@ -41,6 +41,9 @@ STUDIES: Final[dict[str, str]] = {
 }
 """Every study, in the order of the page, with its title."""
 
+WITH_TRAINING: Final = ("pong",)
+"""Studies that keep the returns of training games, too: some of their evaluations complete none."""
+
 # What a variant of a plan is called in tables and figures.
 _VARIANTS: Final[dict[str, str]] = {
     "acting-only": "noise in acting only",
@@ -81,6 +84,8 @@ class RunData:
             without noise have only "off".
         incomplete: by noise mode, the numbers of evaluations without a completed episode, from 1;
             their scores are partial returns.
+        training: before each evaluation, the mean return of the last 100 training episodes [K];
+            only in the studies `WITH_TRAINING`.
         sigma_frames: where Σ̄ was sampled [P].
         sigma: Σ̄ by layer [P].
     """
@@ -95,6 +100,7 @@ class RunData:
     score_noise: NoiseMode
     scores: Mapping[NoiseMode, Floats] = field(repr=False)
     incomplete: Mapping[NoiseMode, Sequence[int]] = field(repr=False, default_factory=dict)
+    training: Floats = field(repr=False, default_factory=lambda: np.empty(0))
     sigma_frames: Sequence[int] = field(repr=False, default=())
     sigma: Mapping[str, Floats] = field(repr=False, default_factory=dict)
 
@@ -140,7 +146,8 @@ class RunData:
         row = dict(vars(self))
         for key in ("scores", "sigma"):
             row[key] = {name: _rounded(values) for name, values in row[key].items()}
-        for key in ("incomplete", "sigma_frames", "sigma"):
+        row["training"] = _rounded(self.training)
+        for key in ("incomplete", "training", "sigma_frames", "sigma"):
             if not row[key]:
                 del row[key]
         return json.dumps(row, separators=(",", ":"))
@@ -151,6 +158,8 @@ def parse_line(line: str) -> RunData:
     row = json.loads(line)
     for key in {"scores", "sigma"} & row.keys():
         row[key] = {name: np.array(values, float) for name, values in row[key].items()}
+    if "training" in row:
+        row["training"] = np.array(row["training"], float)
     return RunData(**row)
 
 
@@ -242,6 +251,14 @@ def curves(runs: Sequence[RunData], noise: NoiseMode | None = None) -> Floats:
     for row, run in zip(found, runs, strict=True):
         curve = run.curve if noise is None else run.scores.get(noise, np.empty(0))
         row[: len(curve)] = curve[: len(row)]
+    return found
+
+
+def training_curves(runs: Sequence[RunData]) -> Floats:
+    """The mean return of the last 100 training episodes, of runs with one budget: [S, K]."""
+    found = np.full((len(runs), max(run.points for run in runs)), np.nan)
+    for row, run in zip(found, runs, strict=True):
+        row[: len(run.training)] = run.training
     return found
 
 

@@ -126,7 +126,9 @@ def write_runs(out: Path, study: str, names: dict[str, list[float]], **changes: 
         for number, score in enumerate(scores, start=1):
             frames = number * spec.config.evaluation.period_frames
             sigma = {"head.q.0": 0.1, "head.q.2": 0.2 / number}
-            rows.append({"kind": "train", "frames": frames - 1, "sigma": sigma})
+            mean = None if number == 1 else score - 1
+            train = {"kind": "train", "frames": frames - 1, "score_mean_100": mean, "sigma": sigma}
+            rows.append(train)
             rows += [
                 {"kind": "evaluation", "frames": frames, "noise": noise, "score": score + shift}
                 | {"completed": number > 1}
@@ -209,6 +211,23 @@ def test_collecting_keeps_evaluations_and_sigma_and_says_what_is_missing(
         (0, False, 4),
         (1, True, 10),
     ]
+
+
+def test_the_returns_of_training_games_are_kept_where_evaluations_are_short(
+    tmp_path: Path, results: Path
+) -> None:
+    collect, studies = script("collect"), script("studies")
+    (results / "pong").mkdir()
+    (results / "pong" / "plan.toml").write_bytes((RESULTS / "pong" / "plan.toml").read_bytes())
+    scores = [float(n) for n in range(1, 17)]
+    write_runs(tmp_path / "runs", "pong", {"atari/pong/a3c/seed-0": scores})
+    collect.collect(tmp_path / "runs", "pong", results)
+    (run,) = studies.load_study("pong", results).runs
+    assert np.isnan(run.training[0])
+    assert list(run.training[1:]) == [score - 1 for score in scores[1:]]
+    write_runs(tmp_path / "others", "rainbow", {DONE: scores[:10]})
+    collect.collect(tmp_path / "others", "rainbow", results)
+    assert not studies.load_study("rainbow", results).runs[0].training.size
 
 
 def test_collecting_refuses_other_settings_and_empty_folders(tmp_path: Path, results: Path) -> None:
@@ -558,6 +577,19 @@ def test_a_table_has_scores_noise_and_verdicts(tmp_path: Path) -> None:
     assert f"| 3 | {score:.2f} " in row
     assert "| −0.10 \\[−0.10, −0.10\\] |" in row
     assert row.endswith("| nothing shown | higher |")  # the score overlaps, the curve does not
+
+
+def test_a_table_has_the_last_training_games_and_evaluations_without_one(tmp_path: Path) -> None:
+    found = load_synthetic("pong", tmp_path, incomplete={"on": [1, 3], "off": [2]})
+    tables = script("result_tables")
+    text = tables.markdown(tables.training_table(found))
+    (run,) = found.of(Contender("noisynet-dqn"), "atari/pong")
+    assert f"| NoisyNet-DQN | 800,000 | {run.training[-1]:.2f} |" in text
+    assert "| 8 | 2 with noise on, 1 with noise off |" in text
+    assert "| A3C | 8,000,000 |" in text
+    with figure_style():
+        axes = script("result_figures").training_and_evaluations(found).axes
+    np.testing.assert_array_equal(axes[1].lines[-1].get_ydata(), run.training)
 
 
 def test_claims_are_answered_from_all_studies(tmp_path: Path) -> None:
