@@ -127,6 +127,7 @@ _WITH_SIGMA: Final = ("minatar", "minatar-a3c", "rainbow", "pong")
 _DRAWN: Final[dict[str, Callable[[StudyData], Figure]]] = {
     "sigma0": figures.sigma0_figure,
     "controls": figures.controls_figure,
+    "controls-freeway": figures.controls_figure,
     "controls-a3c": figures.controls_figure,
     "pong": figures.training_and_evaluations,
 }

@@ -39,6 +39,7 @@ PUBLISHED_MINATAR: Final = {
 RIVALS: Final = {
     "controls": Contender("dqn"),
     "controls-a3c": Contender("a3c"),
+    "controls-freeway": Contender("dqn"),
     "deep-sea-fixed": Contender("dqn"),
     "deep-sea-random": Contender("dqn"),
     "rainbow": Contender("noisynet-dqn"),
@@ -61,6 +62,7 @@ _MORE_PAIRS: Final[dict[str, Sequence[tuple[Contender, Contender]]]] = {
         (Contender("noisynet-a3c"), Contender("a3c", "entropy-0")),
         *_control_pairs("noisynet-a3c", Contender("a3c", "entropy-0")),
     ),
+    "controls-freeway": ((Contender("noisynet-dqn"), Contender("dqn", "epsilon-0")),),
     "rainbow": (
         (Contender("rainbow"), Contender("noisynet-c51")),
         (Contender("rainbow"), Contender("rainbow-without-noise")),

@@ -35,6 +35,7 @@ STUDIES: Final[dict[str, str]] = {
     "minatar-a3c": "MinAtar, actor-critic agents",
     "rainbow": "MinAtar Breakout, C51 and Rainbow",
     "controls": "MinAtar, exploration or optimisation",
+    "controls-freeway": "MinAtar Freeway, controls for DQN",
     "controls-a3c": "MinAtar Freeway, controls for A3C",
     "sigma0": "Initial size of the noise",
     "pong": "Atari Pong",

@@ -56,12 +56,16 @@ def test_every_plan_is_a_study_and_valid() -> None:
         assert build_plan(str(RESULTS / study / "plan.toml"), out=Path("runs")).specs
 
 
-@pytest.mark.parametrize("study", ["rainbow", "controls", "sigma0"])
-def test_studies_share_runs_with_identical_settings(study: str) -> None:
+@pytest.mark.parametrize(
+    ("study", "game"),
+    [(s, "breakout") for s in ("rainbow", "controls", "sigma0")]
+    + [("controls-freeway", "freeway")],
+)
+def test_studies_share_runs_with_identical_settings(study: str, game: str) -> None:
     plans = [build_plan(str(RESULTS / s / "plan.toml"), out=Path("r")) for s in ("minatar", study)]
     first, second = ({spec.name: spec.config for spec in plan.specs} for plan in plans)
     common = first.keys() & second.keys()
-    assert "minatar/breakout/noisynet-dqn/seed-0" in common
+    assert f"minatar/{game}/noisynet-dqn/seed-0" in common
     assert all(first[name] == second[name] for name in common)
 
 
