@@ -39,10 +39,11 @@ STUDIES: Final[dict[str, str]] = {
     "controls-a3c": "MinAtar Freeway, controls for A3C",
     "sigma0": "Initial size of the noise",
     "pong": "Atari Pong",
+    "pong-2m": "Atari Pong, DQN for 2M frames",
 }
 """Every study, in the order of the page, with its title."""
 
-WITH_TRAINING: Final = ("pong",)
+WITH_TRAINING: Final = ("pong", "pong-2m")
 """Studies that keep the returns of training games, too: some of their evaluations complete none."""
 
 # What a variant of a plan is called in tables and figures.
