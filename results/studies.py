@@ -36,6 +36,7 @@ STUDIES: Final[dict[str, str]] = {
     "rainbow": "MinAtar Breakout, C51 and Rainbow",
     "controls": "MinAtar, exploration or optimisation",
     "controls-freeway": "MinAtar Freeway, controls for DQN",
+    "freeway-seeds": "MinAtar Freeway, controls for DQN with eight more seeds",
     "controls-a3c": "MinAtar Freeway, controls for A3C",
     "sigma0": "Initial size of the noise",
     "pong": "Atari Pong",
