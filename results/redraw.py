@@ -123,15 +123,13 @@ def _pictures(name: str, studies: Studies) -> list[tuple[str, str]]:
     return found
 
 
-_WITH_SIGMA: Final = ("minatar", "minatar-a3c", "rainbow", "pong", "pong-2m")
+_WITH_SIGMA: Final = ("minatar", "minatar-a3c", "rainbow", "pong")
 _DRAWN: Final[dict[str, Callable[[StudyData], Figure]]] = {
     "sigma0": figures.sigma0_figure,
     "controls": figures.controls_figure,
     "controls-freeway": figures.controls_figure,
-    "freeway-seeds": figures.controls_figure,
     "controls-a3c": figures.controls_figure,
     "pong": figures.training_and_evaluations,
-    "pong-2m": figures.training_and_evaluations,
 }
 
 

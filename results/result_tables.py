@@ -42,7 +42,6 @@ RIVALS: Final = {
     "controls-freeway": Contender("dqn"),
     "deep-sea-fixed": Contender("dqn"),
     "deep-sea-random": Contender("dqn"),
-    "freeway-seeds": Contender("dqn"),
     "rainbow": Contender("noisynet-dqn"),
     "sigma0": Contender("noisynet-dqn"),
 }
@@ -57,15 +56,13 @@ def _control_pairs(noisy: str, greedy: Contender) -> tuple[tuple[Contender, Cont
     return (*((one, whole) for one in controls.values()), *((one, greedy) for one in some))
 
 
-_NOISE_OR_EPSILON: Final = ((Contender("noisynet-dqn"), Contender("dqn", "epsilon-0")),)
 _MORE_PAIRS: Final[dict[str, Sequence[tuple[Contender, Contender]]]] = {
     "controls": _control_pairs("noisynet-dqn", Contender("dqn", "epsilon-0")),
     "controls-a3c": (
         (Contender("noisynet-a3c"), Contender("a3c", "entropy-0")),
         *_control_pairs("noisynet-a3c", Contender("a3c", "entropy-0")),
     ),
-    "controls-freeway": _NOISE_OR_EPSILON,
-    "freeway-seeds": _NOISE_OR_EPSILON,
+    "controls-freeway": ((Contender("noisynet-dqn"), Contender("dqn", "epsilon-0")),),
     "rainbow": (
         (Contender("rainbow"), Contender("noisynet-c51")),
         (Contender("rainbow"), Contender("rainbow-without-noise")),

@@ -36,15 +36,13 @@ STUDIES: Final[dict[str, str]] = {
     "rainbow": "MinAtar Breakout, C51 and Rainbow",
     "controls": "MinAtar, exploration or optimisation",
     "controls-freeway": "MinAtar Freeway, controls for DQN",
-    "freeway-seeds": "MinAtar Freeway, controls for DQN with eight more seeds",
     "controls-a3c": "MinAtar Freeway, controls for A3C",
     "sigma0": "Initial size of the noise",
     "pong": "Atari Pong",
-    "pong-2m": "Atari Pong, DQN for 2M frames",
 }
 """Every study, in the order of the page, with its title."""
 
-WITH_TRAINING: Final = ("pong", "pong-2m")
+WITH_TRAINING: Final = ("pong",)
 """Studies that keep the returns of training games, too: some of their evaluations complete none."""
 
 # What a variant of a plan is called in tables and figures.
