@@ -5,6 +5,7 @@ python results/redraw.py
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -14,7 +15,7 @@ import claims
 import result_figures as figures
 import result_tables as tables
 from matplotlib.figure import Figure
-from studies import RESULTS, STUDIES, WITH_TRAINING, StudyData, digest, load_study
+from studies import OF_VARIANTS, RESULTS, STUDIES, WITH_TRAINING, StudyData, digest, load_study
 
 from noisynet.reports.plotting import figure_style
 
@@ -41,6 +42,9 @@ def render(name: str, studies: Studies) -> str:
     """A block of the page: a study's results, a claim's answer, or that it was not run yet."""
     if name == "published":
         return f"\n{tables.markdown(tables.published_table(studies.get('minatar')))}\n"
+    if name == "simple-policies":
+        rows = json.loads((RESULTS / f"{name}.json").read_text())
+        return f"\n{tables.markdown(tables.simple_policies_table(rows))}\n"
     if name in claims.CLAIMS:
         lines = claims.CLAIMS[name](studies)
         return "\n".join(["", *(f"- {line}" for line in lines or [NOT_RUN]), "\n"])
@@ -92,7 +96,7 @@ def _study_tables(study: StudyData) -> Iterator[str]:
     grids = [e for e in study.environments if e.startswith("deep_sea")]
     found = [tables.score_table(study, games)]
     found += [tables.training_table(study)] if study.name in WITH_TRAINING else []
-    found.append(tables.sigma_table(study))
+    found.append((tables.seed_table if study.name in OF_VARIANTS else tables.sigma_table)(study))
     if grids:
         found.append(tables.deep_sea_table(study.on(grids)))
     yield from (tables.markdown(table).rstrip() for table in found if table.rows)
@@ -129,6 +133,8 @@ _DRAWN: Final[dict[str, Callable[[StudyData], Figure]]] = {
     "controls": figures.controls_figure,
     "controls-freeway": figures.controls_figure,
     "controls-a3c": figures.controls_figure,
+    "presets": figures.variants_by_agent,
+    "batched-workers": figures.variants_by_agent,
     "pong": figures.training_and_evaluations,
 }
 

@@ -14,6 +14,7 @@ from matplotlib.ticker import MaxNLocator, PercentFormatter
 from PIL import Image
 from PIL.PngImagePlugin import PngInfo
 from studies import (
+    OF_VARIANTS,
     STUDIES,
     RunData,
     StudyData,
@@ -25,7 +26,7 @@ from studies import (
 )
 from verdicts import iqm
 
-from noisynet.reports.agents import Contender
+from noisynet.reports.agents import STYLES, Contender
 from noisynet.reports.plotting import WIDTH, band, figure_style, frames_axis, panels
 from noisynet.reports.scores import Floats, mean_over_seeds
 
@@ -84,6 +85,21 @@ def styles(study: StudyData) -> dict[Contender, dict[str, Any]]:
             "label": study.title(contender),
         }
     return found
+
+
+def _by_variant(study: StudyData) -> dict[Contender, dict[str, Any]]:
+    """The same for all agents: a colour and a marker of each variant, without the agent's name."""
+    names = list(dict.fromkeys(map(study.variant_title, study.contenders)))
+    return {
+        contender: {
+            "color": _PALETTE[names.index(name)],
+            "marker": _MARKERS[names.index(name)],
+            "linewidth": 1.5,
+            "label": name,
+        }
+        for contender in study.contenders
+        for name in [study.variant_title(contender)]
+    }
 
 
 def _variant_index(study: StudyData, contender: Contender) -> int:
@@ -159,6 +175,22 @@ def learning_curves(study: StudyData) -> Figure:
     return _finish(figure, title, _handles(study, shown), 4 if columns > 1 else 2)
 
 
+def variants_by_agent(study: StudyData) -> Figure:
+    """A panel for each agent on each environment, with a curve for each variant."""
+    keys = list(dict.fromkeys((run.environment, run.agent) for run in study.runs))
+    figure, grid = panels(len(keys), 2, WIDTH, 1.95, 0.55)
+    for axes, (environment, agent) in zip(grid, keys, strict=True):
+        inside = [run for run in study.runs if (run.environment, run.agent) == (environment, agent)]
+        curve_panel(axes, study, inside)
+        title = f"{STYLES[agent].title}, {environment_title(environment)}"
+        axes.set_title(f"{title}, {seeds_text(inside)}")
+    for axes in grid[::2]:
+        axes.set_ylabel("evaluation score")
+    drawn = {style["label"]: style for style in _by_variant(study).values()}
+    handles = [Line2D([], [], markersize=3.5, **style) for style in drawn.values()]
+    return _finish(figure, _title(study), handles, 4)
+
+
 def curve_panel(
     axes: Axes,
     study: StudyData,
@@ -166,7 +198,7 @@ def curve_panel(
     curves_of: Callable[[Sequence[RunData]], Floats] = curves,
 ) -> None:
     """The curves of runs of one budget on one environment; unfinished ones are thin lines."""
-    found = styles(study)
+    found = _by_variant(study) if study.name in OF_VARIANTS else styles(study)
     for contender in dict.fromkeys(run.contender for run in runs):
         mine = [run for run in runs if run.contender == contender]
         done = [run for run in mine if run.finished]

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
 
 import numpy as np
 from result_figures import solved_episodes
 from studies import (
+    OF_VARIANTS,
     RunData,
     StudyData,
     baseline,
+    curves,
     environment_title,
     maxima,
     means,
@@ -24,7 +26,7 @@ from studies import (
 from verdicts import TEXTS, Verdict, compare, compare_with, iqm, sentence
 
 from noisynet.reports.agents import Contender
-from noisynet.reports.scores import Floats, estimate, probability_of_improvement
+from noisynet.reports.scores import Floats, estimate, probability_of_improvement, run_scores
 from noisynet.reports.table_formats import Cell, Table, interval_cell, number_cell, render_table
 
 PUBLISHED_FRAMES: Final = 500_000
@@ -109,6 +111,23 @@ def score_table(study: StudyData, environments: Sequence[str]) -> Table:
     return table
 
 
+def seed_table(study: StudyData) -> Table:
+    """The best and the last evaluation of every seed."""
+    table = Table(
+        "seeds",
+        "Seeds",
+        ("environment", "agent", "best evaluation of each seed", "last evaluation of each seed"),
+        ("Evaluations of the run's score: with noise, for agents that have it.",),
+    )
+    for environment, contender in study.cells():
+        found = curves(study.of(contender, environment))
+        both = (
+            ", ".join(f"{score:.1f}" for score in of) for of in (run_scores(found), found[:, -1])
+        )
+        table.add(environment_title(environment), study.title(contender), *both)
+    return table
+
+
 def training_table(study: StudyData) -> Table:
     """Returns at the end of training, and how many evaluations had no completed game."""
     table = Table(
@@ -147,7 +166,12 @@ def _digits(scores: Floats) -> int:
 
 
 def rival_of(study: StudyData, contender: Contender) -> Contender | None:
-    """What the table compares a contender with: its baseline, or one agent of the whole study."""
+    """What the table compares a contender with.
+
+    Its baseline, one agent of the whole study, or the same agent without its variant.
+    """
+    if study.name in OF_VARIANTS:
+        return Contender(contender.agent) if contender.variant else None
     if study.name in RIVALS:
         return None if contender == RIVALS[study.name] else RIVALS[study.name]
     return baseline(contender) if contender.style.noisy else None
@@ -155,6 +179,8 @@ def rival_of(study: StudyData, contender: Contender) -> Contender | None:
 
 def rival_title(study: StudyData) -> str:
     """The name of what contenders are compared with, in headings."""
+    if study.name in OF_VARIANTS:
+        return study.variant_title(study.contenders[0])
     return study.title(RIVALS[study.name]) if study.name in RIVALS else "baseline"
 
 
@@ -341,7 +367,18 @@ def deep_sea_sentences(study: StudyData) -> list[str]:
     return lines
 
 
-# --- published numbers ---------------------------------------------------------------------------
+# --- other numbers ---------------------------------------------------------------------------
+
+
+def simple_policies_table(rows: Sequence[Mapping[str, Any]]) -> Table:
+    """What playing without an agent returns, from `simple-policies.json`."""
+    table = Table("simple", "Simple policies", ("environment", "policy", "return", "range"))
+    for row in rows:
+        found = np.array(row["returns"])
+        mean = f"{found.mean():.2f} ± {found.std():.2f}"
+        extremes = f"{found.min():.0f} to {found.max():.0f}"
+        table.add(environment_title(row["environment"]), row["policy"], mean, extremes)
+    return table
 
 
 def published_table(study: StudyData | None) -> Table:

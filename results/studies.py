@@ -38,32 +38,46 @@ STUDIES: Final[dict[str, str]] = {
     "controls-freeway": "MinAtar Freeway, controls for DQN",
     "controls-a3c": "MinAtar Freeway, controls for A3C",
     "sigma0": "Initial size of the noise",
+    "presets": "CartPole and Acrobot, presets that searches found",
+    "batched-workers": "MinAtar Breakout, batched workers of A3C",
     "pong": "Atari Pong",
 }
 """Every study, in the order of the page, with its title."""
+
+OF_VARIANTS: Final = ("presets", "batched-workers")
+"""Studies that compare the settings of one agent: each variant with its runs without a variant."""
 
 WITH_TRAINING: Final = ("pong",)
 """Studies that keep the returns of training games, too: some of their evaluations complete none."""
 
 # What a variant of a plan is called in tables and figures.
 _VARIANTS: Final[dict[str, str]] = {
+    "acrobot": "preset acrobot",
     "acting-only": "noise in acting only",
     "by-episode": "noise redrawn by episode",
+    "cartpole": "preset cartpole",
     "constant-epsilon": "constant ε = 0.1",
     "entropy-0": "no entropy bonus",
     "epsilon-0": "ε = 0",
     "frozen-sigma": "σ frozen",
     "learning-only": "noise in learning only",
+    "mean": "mean over environments",
     "sigma0-0.1": "σ0 = 0.1",
     "sigma0-0.3": "σ0 = 0.3",
     "sigma0-1": "σ0 = 1",
+    "single": "16 workers of one environment",
+    "sum": "sum over environments",
 }
 # The runs without a variant, in studies whose variants make that ambiguous.
 _DEFAULTS: Final[dict[tuple[str, str], str]] = {
+    ("batched-workers", "a3c"): "√N rule",
+    ("batched-workers", "noisynet-a3c-factorised"): "√N rule",
     ("deep-sea-fixed", "dqn"): "annealed ε",
     ("deep-sea-fixed", "noisynet-dqn"): "noise redrawn by action",
     ("deep-sea-random", "dqn"): "annealed ε",
     ("deep-sea-random", "noisynet-dqn"): "noise redrawn by action",
+    ("presets", "dqn"): "preset classic",
+    ("presets", "noisynet-dqn"): "preset classic",
     ("sigma0", "noisynet-dqn"): "σ0 = 0.5",
 }
 
@@ -211,10 +225,14 @@ class StudyData:
         runs = tuple(run for run in self.runs if run.environment in environments)
         return replace(self, runs=runs)
 
+    def variant_title(self, contender: Contender) -> str:
+        """The name of a contender's variant; empty for none, unless this study has one for it."""
+        default = _DEFAULTS.get((self.name, contender.agent), "")
+        return _VARIANTS.get(contender.variant, contender.variant) or default
+
     def title(self, contender: Contender) -> str:
         """The name of a contender in the tables and figures of this study."""
-        variant = _DEFAULTS.get((self.name, contender.agent), "")
-        variant = _VARIANTS.get(contender.variant, contender.variant) or variant
+        variant = self.variant_title(contender)
         if self.name == "sigma0":
             return variant
         title = STYLES[contender.agent].title
@@ -227,15 +245,18 @@ def baseline(contender: Contender) -> Contender:
 
 
 def environment_title(environment: str) -> str:
-    """The name of an environment: "MinAtar Space Invaders", "Deep Sea 10", "Atari Pong"."""
+    """The name of an environment: "MinAtar Space Invaders", "Deep Sea 10", "CartPole-v1"."""
     family, game = parse_environment(environment)
+    if family == "gym":
+        return game
     families = {"minatar": "MinAtar", "deep_sea": "Deep Sea", "atari": "Atari"}
     return f"{families.get(family, family)} {game.replace('_', ' ').title()}"
 
 
 def short_title(environment: str) -> str:
     """The name of an environment within a study of its family: "Space Invaders", "10"."""
-    return parse_environment(environment)[1].replace("_", " ").title()
+    family, game = parse_environment(environment)
+    return game if family == "gym" else game.replace("_", " ").title()
 
 
 # --- numbers of runs -----------------------------------------------------------------------------

@@ -98,7 +98,16 @@ def test_the_page_is_that_of_the_data() -> None:
     assert redraw.updated(page, studies) == page
     blocks = set(re.findall(r"<!-- results: ([\w-]+) -->", page))
     in_blocks = {"deep-sea" if name in redraw.DEEP_SEA else name for name in PLANS}
-    assert blocks == in_blocks | set(script("claims").CLAIMS) | {"published"}
+    assert blocks == in_blocks | set(script("claims").CLAIMS) | {"published", "simple-policies"}
+
+
+def test_simple_policies_play_as_stored() -> None:
+    """Run `python results/simple_policies.py` if this fails."""
+    simple = script("simple_policies")
+    stored = json.loads((RESULTS / simple.FILE).read_text())
+    for row, played in zip(stored, simple.play(episodes=2), strict=True):
+        assert len(row["returns"]) == simple.EPISODES
+        assert {**row, "returns": row["returns"][:2]} == played
 
 
 def test_figures_are_drawn_from_the_committed_data() -> None:
@@ -594,6 +603,29 @@ def test_a_table_has_the_last_training_games_and_evaluations_without_one(tmp_pat
     with figure_style():
         axes = script("result_figures").training_and_evaluations(found).axes
     np.testing.assert_array_equal(axes[1].lines[-1].get_ydata(), run.training)
+
+
+def test_variants_are_compared_with_their_agent_without_a_variant(tmp_path: Path) -> None:
+    found = load_synthetic("presets", tmp_path)
+    tables, figures = script("result_tables"), script("result_figures")
+    pairs = [tuple(map(found.title, pair)) for pair in tables.pairs(found)]
+    assert ("DQN, preset cartpole", "DQN, preset classic") in pairs
+    assert ("NoisyNet-DQN, preset acrobot", "NoisyNet-DQN, preset classic") in pairs
+    assert len(pairs) == 4
+    text = tables.markdown(tables.seed_table(found))
+    runs = found.of(Contender("dqn", "cartpole"), "gym/CartPole-v1")
+    best, last = (
+        ", ".join(f"{score:.1f}" for score in scores)
+        for scores in ([run.curve.max() for run in runs], [run.curve[-1] for run in runs])
+    )
+    assert f"| CartPole-v1 | DQN, preset cartpole | {best} | {last} |" in text
+    with figure_style():
+        panels = figures.variants_by_agent(found).axes
+    assert [axes.get_title() for axes in panels][:2] == [
+        "DQN, CartPole-v1, 3 seeds",
+        "NoisyNet-DQN, CartPole-v1, 3 seeds",
+    ]
+    assert all(len(axes.lines) == 2 for axes in panels)
 
 
 def test_claims_are_answered_from_all_studies(tmp_path: Path) -> None:
