@@ -65,6 +65,7 @@ bench: $(INSTALLED) ## every benchmark, one after the other; with peers: make be
 	$(BIN)/python benchmarks/checkpoint.py
 	$(BIN)/python benchmarks/report.py
 	$(BIN)/python benchmarks/audit_libraries.py $(call option,pfrl,$(PFRL)) $(call option,agilerl,$(AGILERL)) $(call option,cleanrl,$(CLEANRL))
+	$(BIN)/python benchmarks/sb3_initialisation.py
 	$(BIN)/python benchmarks/dashboard_load.py
 	$(BIN)/python benchmarks/tables.py --write
 

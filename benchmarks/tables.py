@@ -17,7 +17,7 @@ from typing import Any, Final
 RESULTS = Path(__file__).parent / "results"
 README = Path(__file__).parent / "README.md"
 ROOT = Path(__file__).parent.parent
-PAGES = (README, ROOT / "docs" / "audit.md", ROOT / "README.md")
+PAGES = (README, ROOT / "docs" / "audit.md", ROOT / "docs" / "integrations.md", ROOT / "README.md")
 _BLOCK: Final = re.compile(r"(?<=<!-- results: )(\w+)( -->\n).*?(?=<!-- end -->)", re.DOTALL)
 
 Report = Mapping[str, Any]
@@ -317,6 +317,20 @@ def shortened(evidence: str, length: int = 200) -> str:
     return evidence if len(evidence) <= length else f"{evidence[:length].rsplit(' ', 1)[0]} …"
 
 
+def sb3_initialisation(report: Report) -> list[str]:
+    """Mean returns of the identity tasks, and how many seeds reach the goal."""
+    tasks = report["returns"]
+    policies = list(next(iter(tasks.values())))
+    rows = []
+    for task, by_policy in tasks.items():
+        cells = [
+            f"{statistics.fmean(found):.1f} ({sum(one > report['goal'] for one in found)})"
+            for found in by_policy.values()
+        ]
+        rows.append([f"{task}, {len(by_policy[policies[0]])} seeds", *cells])
+    return [table(["", *policies], rows)]
+
+
 def dashboard_load(report: Report) -> list[str]:
     """The dashboard over many runs."""
     memory = report["memory_mb_by_tenths"]
@@ -364,6 +378,7 @@ RENDERERS: Final[dict[str, Callable[[Report], list[str]]]] = {
     "audit": audit,
     "audit_brief": audit_brief,
     "audit_evidence": audit_evidence,
+    "sb3_initialisation": sb3_initialisation,
     "dashboard_load": dashboard_load,
     "soak": soak,
 }

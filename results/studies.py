@@ -65,13 +65,11 @@ _VARIANTS: Final[dict[str, str]] = {
     "sigma0-0.1": "σ0 = 0.1",
     "sigma0-0.3": "σ0 = 0.3",
     "sigma0-1": "σ0 = 1",
-    "single": "16 workers of one environment",
     "sum": "sum over environments",
 }
 # The runs without a variant, in studies whose variants make that ambiguous.
 _DEFAULTS: Final[dict[tuple[str, str], str]] = {
     ("batched-workers", "a3c"): "√N rule",
-    ("batched-workers", "noisynet-a3c-factorised"): "√N rule",
     ("deep-sea-fixed", "dqn"): "annealed ε",
     ("deep-sea-fixed", "noisynet-dqn"): "noise redrawn by action",
     ("deep-sea-random", "dqn"): "annealed ε",
