@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
-from result_tables import noise_sentences, score_verdicts, sigma_sentences
-from studies import STUDIES, StudyData, baseline
+from result_tables import greedy_maxima, noise_sentences, score_verdicts, sigma_sentences
+from studies import STUDIES, RunData, StudyData, baseline, maxima, means
 from verdicts import sentence
 
 from noisynet.reports.agents import Contender
+from noisynet.reports.scores import Floats
 
 Studies = Mapping[str, StudyData]
 # Studies of agents with the paper's settings, not of variants.
@@ -18,14 +19,16 @@ INDEPENDENT: Final = Contender("noisynet-a3c")
 FACTORISED: Final = Contender("noisynet-a3c-factorised")
 
 
-def _against_baseline(studies: Studies, *, whole_curve: bool) -> list[str]:
+def _against_baseline(
+    studies: Studies, number: Callable[[Sequence[RunData]], Floats]
+) -> list[str]:
     lines = []
     for name in _COMPARISONS:
         study = studies.get(name)
         for noisy in study.contenders if study else []:
             if study and noisy.style.noisy:
                 plain = baseline(noisy)
-                found = score_verdicts(study, noisy, plain, whole_curve=whole_curve)
+                found = score_verdicts(study, noisy, plain, number)
                 if found:
                     subject = f"{study.title(noisy)} against {study.title(plain)}"
                     lines.append(sentence(subject, found))
@@ -34,12 +37,17 @@ def _against_baseline(studies: Studies, *, whole_curve: bool) -> list[str]:
 
 def faster(studies: Studies) -> list[str]:
     """Does noise speed up learning? By the mean of the curve."""
-    return _against_baseline(studies, whole_curve=True)
+    return _against_baseline(studies, means)
 
 
 def higher(studies: Studies) -> list[str]:
     """Does noise raise the score? By the maximum of the curve."""
-    return _against_baseline(studies, whole_curve=False)
+    return _against_baseline(studies, maxima)
+
+
+def higher_off(studies: Studies) -> list[str]:
+    """Does having learnt with noise raise the score of mean weights?"""
+    return _against_baseline(studies, greedy_maxima)
 
 
 def sigma(studies: Studies) -> list[str]:
@@ -54,11 +62,11 @@ def factorised(studies: Studies) -> list[str]:
     lines = []
     for name in ("minatar-a3c", "pong"):
         study = studies.get(name)
-        for whole_curve, number in ((False, "score"), (True, "mean of the curve")):
+        for number, title in ((maxima, "score"), (means, "mean of the curve")):
             if study:
-                found = score_verdicts(study, FACTORISED, INDEPENDENT, whole_curve=whole_curve)
+                found = score_verdicts(study, FACTORISED, INDEPENDENT, number)
                 if found:
-                    subject = f"{STUDIES[name]}, factorised against independent, {number}"
+                    subject = f"{STUDIES[name]}, factorised against independent, {title}"
                     lines.append(sentence(subject, found))
     return lines
 
@@ -73,6 +81,7 @@ def on_off(studies: Studies) -> list[str]:
 CLAIMS: Final[dict[str, Callable[[Studies], list[str]]]] = {
     "claim-faster": faster,
     "claim-higher": higher,
+    "claim-higher-off": higher_off,
     "claim-sigma": sigma,
     "claim-factorised": factorised,
     "claim-noise": on_off,

@@ -14,14 +14,15 @@ from matplotlib.ticker import MaxNLocator, PercentFormatter
 from PIL import Image
 from PIL.PngImagePlugin import PngInfo
 from studies import (
+    GROUP_TITLES,
     OF_VARIANTS,
     STUDIES,
     RunData,
     StudyData,
     curves,
     environment_title,
+    layer_groups,
     maxima,
-    split_layers,
     training_curves,
 )
 from verdicts import iqm
@@ -428,27 +429,31 @@ def has_sigma(study: StudyData) -> bool:
 
 
 def sigma_figure(study: StudyData) -> Figure:
-    """Σ̄ of hidden and last layers relative to the start: a line for each environment."""
-    with_sigma = [run.contender for run in study.runs if run.finished and run.sigma]
-    noisy = list(dict.fromkeys(with_sigma))
+    """Σ̄ of each group of layers relative to the start: a line for each environment."""
+    with_sigma = [run for run in study.runs if run.finished and run.sigma]
+    noisy = list(dict.fromkeys(run.contender for run in with_sigma))
+    groups = {run.contender: list(layer_groups(run.sigma)) for run in with_sigma}
+    rows = max(map(len, groups.values()))
     width = max(WIDTH * len(noisy) / 3, 0.8 * WIDTH)
-    figure = Figure(figsize=(min(width, WIDTH), 4.0))
-    grid = figure.subplots(2, len(noisy), squeeze=False, sharex="col", sharey="row")
+    figure = Figure(figsize=(min(width, WIDTH), 1.0 + 1.5 * rows))
+    grid = figure.subplots(rows, len(noisy), squeeze=False, sharex="col", sharey="row")
     for column, contender in enumerate(noisy):
-        for row, kind in enumerate(("hidden", "last")):
-            axes = grid[row, column]
+        frames = max(run.frames for run in study.runs if run.contender == contender)
+        for axes, group in zip(grid[:, column], groups[contender], strict=False):
             for index, environment in enumerate(study.environments):
-                runs = [r for r in study.of(contender, environment) if r.sigma]
+                runs = [run for run in study.of(contender, environment) if run.sigma]
                 if runs:
-                    _sigma_line(axes, runs, row, index)
+                    _sigma_line(axes, runs, group, index)
             axes.axhline(1, color="black", linewidth=0.6)
-            frames = max(run.frames for run in study.runs if run.contender == contender)
-            label = frames_axis(axes, frames)
             axes.yaxis.set_major_locator(MaxNLocator(4))
-            if not column:
-                axes.set_ylabel(f"{kind} layers")
+            if not column or group not in groups[noisy[column - 1]]:
+                axes.set_ylabel(GROUP_TITLES[group])
+            label = frames_axis(axes, frames)
+        axes.set_xlabel(label)
+        axes.tick_params(labelbottom=True)
+        for unused in grid[len(groups[contender]) :, column]:
+            unused.set_visible(False)
         grid[0, column].set_title(study.title(contender))
-        grid[1, column].set_xlabel(label)
     handles = [
         Line2D([], [], color=_PALETTE[i], marker=_MARKERS[i], markersize=3.5, label=name)
         for i, name in enumerate(map(environment_title, study.environments))
@@ -457,10 +462,8 @@ def sigma_figure(study: StudyData) -> Figure:
     return _finish(figure, title, handles, 3)
 
 
-def _sigma_line(axes: Axes, runs: Sequence[RunData], row: int, index: int) -> None:
-    layers = split_layers(runs[0].sigma)[row]
-    if not layers:
-        return
+def _sigma_line(axes: Axes, runs: Sequence[RunData], group: str, index: int) -> None:
+    layers = layer_groups(runs[0].sigma)[group]
     ratios = [
         np.mean([run.sigma[layer] / run.sigma[layer][0] for layer in layers], axis=0)
         for run in runs

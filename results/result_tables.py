@@ -3,24 +3,25 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
 from result_figures import solved_episodes
 from studies import (
+    GROUP_TITLES,
     OF_VARIANTS,
     RunData,
     StudyData,
     baseline,
     curves,
     environment_title,
+    layer_groups,
     maxima,
     means,
     noise_differences,
     short_title,
     sigma_ends,
-    split_layers,
     training_curves,
 )
 from verdicts import TEXTS, Verdict, compare, compare_with, iqm, sentence
@@ -194,11 +195,18 @@ def pairs(study: StudyData) -> list[tuple[Contender, Contender]]:
     ]
 
 
+def greedy_maxima(runs: Sequence[RunData]) -> Floats:
+    """The scores of runs in evaluations with mean weights: [S]."""
+    return maxima(runs, "off")
+
+
 def score_verdicts(
-    study: StudyData, ours: Contender, theirs: Contender, *, whole_curve: bool
+    study: StudyData,
+    ours: Contender,
+    theirs: Contender,
+    number: Callable[[Sequence[RunData]], Floats],
 ) -> dict[str, Verdict]:
-    """The verdict on each environment, by its title."""
-    number = means if whole_curve else maxima
+    """The verdict on each environment, by its title, from one number of each run."""
     found: dict[str, Verdict] = {}
     for environment in study.environments:
         both = study.of(ours, environment), study.of(theirs, environment)
@@ -222,14 +230,17 @@ def score_sentences(study: StudyData) -> list[str]:
     lines = []
     for ours, theirs in pairs(study):
         subject = f"{study.title(ours)} against {study.title(theirs)}"
-        score = score_verdicts(study, ours, theirs, whole_curve=False)
-        curve = score_verdicts(study, ours, theirs, whole_curve=True)
+        score, curve, greedy = (
+            score_verdicts(study, ours, theirs, number) for number in (maxima, means, greedy_maxima)
+        )
         chance = improvement(study, ours, theirs)
         if score and score == curve:
             lines.append(sentence(f"{subject}, score and mean of the curve", score) + chance)
         elif score:
             lines.append(sentence(f"{subject}, score", score) + chance)
             lines.append(sentence(f"{subject}, mean of the curve", curve))
+        if greedy != score:
+            lines.append(sentence(f"{subject}, score with noise off", greedy))
     return lines
 
 
@@ -256,52 +267,48 @@ def noise_sentences(study: StudyData) -> list[str]:
 
 
 def sigma_table(study: StudyData) -> Table:
-    """Σ̄ of hidden and last layers at the beginning and at the end of training."""
+    """Σ̄ of each group of layers at the end of training, relative to its beginning."""
+    noisy = [run for run in study.runs if run.sigma]
+    present = [g for g in GROUP_TITLES if any(g in layer_groups(run.sigma) for run in noisy)]
     table = Table(
         "sigma",
         "Σ̄",
-        (
-            *("environment", "agent", "hidden: start", "end", "end ÷ start"),
-            *("last: start", "end", "end ÷ start"),
-        ),
+        ("environment", "agent", *(f"Σ̄ of the {GROUP_TITLES[g]}: end ÷ start" for g in present)),
         (
             "Σ̄ is the mean |σ| of a layer's weights (Eq. 20), mean over the streams of a dueling "
-            "network and over policy and value of A3C.",
+            "network.",
         ),
     )
     for environment, contender in study.cells():
-        runs = [run for run in study.of(contender, environment) if run.sigma]
-        if not runs:
-            continue
-        cells: list[Cell] = []
-        for layers in split_layers(runs[0].sigma):
-            if not layers:
-                cells += [Cell("–")] * 3
-                continue
-            start, end = sigma_ends(runs, layers)
-            cells += [number_cell(float(one.mean()), 4) for one in (start, end)]
-            cells.append(interval_cell(iqm(end / start), 2))
-        table.add(environment_title(environment), study.title(contender), *cells)
+        found = sigma_ratios(study.of(contender, environment))
+        if found:
+            cells = (interval_cell(iqm(found[g]), 2) if g in found else "–" for g in present)
+            table.add(environment_title(environment), study.title(contender), *cells)
     return table
 
 
+def sigma_ratios(runs: Sequence[RunData]) -> dict[str, Floats]:
+    """Σ̄ at the end of each run ÷ at its beginning, by the group of layers."""
+    noisy = [run for run in runs if run.sigma]
+    groups = layer_groups(noisy[0].sigma) if noisy else {}
+    ends = {group: sigma_ends(noisy, layers) for group, layers in groups.items()}
+    return {group: end / start for group, (start, end) in ends.items()}
+
+
 def sigma_sentences(study: StudyData) -> list[str]:
-    """Whether Σ̄ of hidden and last layers falls or rises, for every noisy contender."""
+    """Whether Σ̄ of each group of layers falls or rises, for every noisy contender."""
     lines = []
     for contender in study.contenders:
         if contender.variant in ("frozen-sigma", "acting-only"):
             continue  # σ is constant
-        for row, kind in enumerate(("hidden", "last")):
-            found: dict[str, Verdict] = {}
-            for environment in study.environments:
-                runs = [run for run in study.of(contender, environment) if run.sigma]
-                layers = split_layers(runs[0].sigma)[row] if runs else []
-                if layers:
-                    start, end = sigma_ends(runs, layers)
-                    found[short_title(environment)] = compare_with(end / start, 1.0)
-            if found:
-                subject = f"{study.title(contender)}, Σ̄ of the {kind} layers"
-                lines.append(sentence(subject, found, ("rises", "falls")))
+        found: dict[str, dict[str, Verdict]] = {}
+        for environment in study.environments:
+            for group, ratios in sigma_ratios(study.of(contender, environment)).items():
+                verdict = compare_with(ratios, 1.0)
+                found.setdefault(group, {})[short_title(environment)] = verdict
+        for group, verdicts in found.items():
+            subject = f"{study.title(contender)}, Σ̄ of the {GROUP_TITLES[group]}"
+            lines.append(sentence(subject, verdicts, ("rises", "falls")))
     return lines
 
 

@@ -298,22 +298,37 @@ def noise_differences(runs: Sequence[RunData]) -> Floats:
     return np.asarray(np.nanmean(both[:, both.shape[1] // 2 :], axis=1))
 
 
-def split_layers(layers: Iterable[str]) -> tuple[list[str], list[str]]:
-    """The hidden and the last noisy layers of a network, by their names.
+GROUP_TITLES: Final = {
+    "hidden": "hidden layers",
+    "last": "last layers",
+    "policy": "policy layer",
+    "value": "value layer",
+}
+"""Groups of noisy layers; A3C's last layers are a group each."""
+
+
+def layer_groups(layers: Iterable[str]) -> dict[str, list[str]]:
+    """The noisy layers of a network: hidden and last ones, or A3C's hidden ones, policy and value.
 
     Layers of one stream are numbered, as in "head.value.0" and "head.value.2": the highest number
-    is its last one. A3C's hidden layers are a stream of their own, "hidden.0".
+    is its last one. A3C's hidden layers are a stream of their own, "hidden.0"; its policy and its
+    value have one layer each.
     """
     streams: dict[str, list[str]] = {}
     for layer in layers:
         stream, _, number = layer.rpartition(".")
         streams.setdefault(stream if number.isdigit() else layer, []).append(layer)
-    last = [
-        max(names, key=lambda name: int(name.rpartition(".")[2]) if "." in name else 0)
-        for stream, names in streams.items()
-        if not stream.startswith("hidden")
-    ]
-    return [layer for layer in layers if layer not in last], last
+    groups: dict[str, list[str]] = {"hidden": []}
+    for stream, names in streams.items():
+        if stream.startswith("hidden"):
+            groups["hidden"] += names
+        elif stream in ("policy", "value"):
+            groups[stream] = names
+        else:
+            *hidden, last = sorted(names, key=lambda name: int(name.rpartition(".")[2]))
+            groups["hidden"] += hidden
+            groups.setdefault("last", []).append(last)
+    return {group: names for group, names in groups.items() if names}
 
 
 def sigma_ends(runs: Sequence[RunData], layers: Sequence[str]) -> tuple[Floats, Floats]:

@@ -526,12 +526,14 @@ def test_deep_sea_is_solved_when_it_stays_solved(reached: str, episodes: float) 
     assert replace(run, scores={"off": scores}).solved_episodes == episodes
 
 
-def test_layers_are_split_into_hidden_and_last() -> None:
-    split = script("studies").split_layers
-    assert split(["head.q.0", "head.q.2"]) == (["head.q.0"], ["head.q.2"])
-    assert split(["hidden.0", "policy", "value"]) == (["hidden.0"], ["policy", "value"])
+def test_layers_are_grouped_by_their_place_in_the_network() -> None:
+    groups = script("studies").layer_groups
+    assert groups(["head.q.0", "head.q.2"]) == {"hidden": ["head.q.0"], "last": ["head.q.2"]}
+    assert groups(["head.q.0"]) == {"last": ["head.q.0"]}
+    a3c = {"hidden": ["hidden.0"], "policy": ["policy"], "value": ["value"]}
+    assert groups(["hidden.0", "policy", "value"]) == a3c
     streams = ["head.value.0", "head.value.2", "head.advantage.0", "head.advantage.2"]
-    assert split(streams) == (streams[::2], streams[1::2])
+    assert groups(streams) == {"hidden": streams[::2], "last": streams[1::2]}
 
 
 # --- figures and tables of synthetic data --------------------------------------------------------
@@ -633,6 +635,7 @@ def test_claims_are_answered_from_all_studies(tmp_path: Path) -> None:
     claims = script("claims")
     assert len(claims.faster(studies)) == len(claims.higher(studies)) == 4 + 3
     assert "NoisyNet-DQN, Σ̄ of the last layers: falls in all 5 games." in claims.sigma(studies)
+    assert len(claims.higher_off(studies)) == 4 + 3
     assert claims.on_off(studies)[0] == "NoisyNet-DQN: lower with noise in all 5 games."
     assert "factorised against independent" in claims.factorised(studies)[0]
     assert "no verdict with fewer than 3 seeds (Pong)" in claims.factorised(studies)[-1]

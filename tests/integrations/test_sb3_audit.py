@@ -82,7 +82,8 @@ def test_a_layer_gated_by_training_acts_and_bootstraps_without_noise() -> None:
     acting = log.select(network="online", with_gradient=False)
     assert acting
     assert not any(event.noisy for event in acting)
-    assert passes(log, network="target")[1] == 0
+    assert passes(log, network="online", with_gradient=True) == (25, 25, 25)
+    assert passes(log, network="target") == (25, 0, 0)
 
 
 def test_the_audit_finds_a_layer_gated_by_training() -> None:

@@ -68,6 +68,7 @@ def test_tianshous_layer_acts_without_noise() -> None:
     assert log.counts("act") == {"passes": 80, "noisy": 0, "distinct": 0}
     assert online_counts(log) == (80, 80, 2)  # one sample per layer, of the initialisation
     assert log.counts("learn", "target") == {"passes": 80, "noisy": 0, "distinct": 0}
+    assert log.counts("test") == {"passes": 20, "noisy": 0, "distinct": 0}
 
 
 def test_tianshous_layer_acts_without_noise_in_rainbow() -> None:
@@ -75,6 +76,8 @@ def test_tianshous_layer_acts_without_noise_in_rainbow() -> None:
     assert log.counts("act") == {"passes": 80, "noisy": 0, "distinct": 0}
     assert online_counts(log) == (80, 80, 80)
     assert log.counts("learn", "online")["distinct"] == 80  # the selector shares the online sample
+    assert log.counts("learn", "target") == {"passes": 80, "noisy": 80, "distinct": 80}
+    assert log.counts("test") == {"passes": 20, "noisy": 0, "distinct": 0}
 
 
 def test_tianshous_trainer_collects_with_noise_and_tests_without() -> None:

@@ -20,7 +20,7 @@ pytest.importorskip("gymnasium", reason="pip install 'noisynet[gym]'")
 
 from torchrl.envs import SerialEnv
 from torchrl.envs.utils import ExplorationType, set_exploration_type
-from torchrl.modules import MLP, set_recurrent_mode
+from torchrl.modules import MLP, reset_noise, set_recurrent_mode
 from torchrl.objectives import HardUpdate, SoftUpdate
 
 from noisynet.integrations.torchrl import NoisyNetwork, separate_passes
@@ -247,8 +247,31 @@ def test_environments_of_a_batched_collector_have_separate_noise() -> None:
     assert {event.rows for event in training.log.select("learning")} == {None}
 
 
-def test_torchrls_layer_learns_without_noise_and_is_never_resampled() -> None:
+_NONE, _ONE, _FRESH = (160, 0, 0), (160, 160, 2), (160, 160, 160)  # 80 updates, two layers
+
+
+@pytest.mark.parametrize(
+    ("resample", "random_losses", "acting", "online", "target"),
+    [
+        (None, False, 2, _NONE, _NONE),  # one sample per layer, for ever
+        ("loss", False, 2, _NONE, _NONE),
+        ("actor", False, 80, _NONE, _NONE),
+        (None, True, 2, _ONE, _ONE),
+        ("actor", True, 80, _FRESH, _ONE),
+    ],
+)
+def test_torchrls_layer(
+    resample: str | None,
+    random_losses: bool,
+    acting: int,
+    online: tuple[int, int, int],
+    target: tuple[int, int, int],
+) -> None:
     training = Training(cart_pole(), torchrl_network(4, 2))
+    if random_losses:
+        training.loss.deterministic_sampling_mode = ExplorationType.RANDOM
+    if resample:
+        training.after_update = lambda: getattr(training, resample).apply(reset_noise)
     training.run(64, 8)
     before = [sigma.detach().clone() for sigma in sigmas(training.actor)]
     with separate_passes(training.loss) as networks, record_noise(networks) as training.log:
@@ -258,10 +281,12 @@ def test_torchrls_layer_learns_without_noise_and_is_never_resampled() -> None:
     log = training.log
     assert log is not None
     passes, noisy, distinct = counts(log, "acting")
-    assert (passes, distinct) == (noisy, 2)  # one sample per layer, for ever
-    assert counts(log, "learning", network="online") == (160, 0, 0)
-    assert counts(log, "learning", network="target") == (160, 0, 0)
-    assert all(torch.equal(a, b) for a, b in zip(before, sigmas(training.actor), strict=True))
+    assert (passes, distinct) == (noisy, acting)
+    assert counts(log, "learning", network="online") == online
+    assert counts(log, "learning", network="target") == target
+    assert counts(log, "evaluation")[1] == 0
+    same = [torch.equal(a, b) for a, b in zip(before, sigmas(training.actor), strict=True)]
+    assert all(same) is not random_losses
 
 
 def test_deep_sea_is_solved() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -91,6 +92,7 @@ class Training:
         self.optimiser = torch.optim.Adam(self.loss.parameters(), lr=lr)
         self.replay = ReplayBuffer(storage=LazyTensorStorage(10_000), batch_size=32)
         self.log: NoiseLog | None = None
+        self.after_update: Callable[[], object] = lambda: None
 
     def label(self, label: str) -> None:
         if self.log is not None:
@@ -113,6 +115,7 @@ class Training:
                 self.loss(self.replay.sample())["loss"].backward()
                 self.optimiser.step()
                 self.updater.step()
+                self.after_update()
             self.label("acting")
         collector.shutdown(close_env=False)
 
