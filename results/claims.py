@@ -19,9 +19,7 @@ INDEPENDENT: Final = Contender("noisynet-a3c")
 FACTORISED: Final = Contender("noisynet-a3c-factorised")
 
 
-def _against_baseline(
-    studies: Studies, number: Callable[[Sequence[RunData]], Floats]
-) -> list[str]:
+def _against_baseline(studies: Studies, number: Callable[[Sequence[RunData]], Floats]) -> list[str]:
     lines = []
     for name in _COMPARISONS:
         study = studies.get(name)
