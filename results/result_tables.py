@@ -123,7 +123,8 @@ def seed_table(study: StudyData) -> Table:
     for environment, contender in study.cells():
         found = curves(study.of(contender, environment))
         both = (
-            ", ".join(f"{score:.1f}" for score in of) for of in (run_scores(found), found[:, -1])
+            ", ".join(number_cell(float(score), 1).text for score in of)
+            for of in (run_scores(found), found[:, -1])
         )
         table.add(environment_title(environment), study.title(contender), *both)
     return table
