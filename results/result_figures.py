@@ -135,11 +135,13 @@ def _finish(figure: Figure, title: str, handles: Sequence[Any], columns: int) ->
     return figure
 
 
-def _title(study: StudyData) -> str:
+def _title(study: StudyData, columns: int = 2) -> str:
     """What the lines are: "MinAtar, value agents: interquartile mean over 3 seeds, 95 % …"."""
     seeds = seeds_text(study.runs)
     if seeds == "1 seed":
         return f"{STUDIES[study.name]}: one seed, no intervals"
+    if columns == 1:  # narrow: the panel itself names the environment
+        return f"Interquartile mean over {seeds}, 95 % bootstrap intervals"
     return f"{STUDIES[study.name]}: interquartile mean over {seeds}, 95 % bootstrap intervals"
 
 
@@ -159,9 +161,7 @@ def learning_curves(study: StudyData) -> Figure:
     """
     runs = [run for run in study.runs if not run.environment.startswith("deep_sea")]
     keys = list(dict.fromkeys((run.environment, run.frames) for run in runs))
-    columns = min(3, len(keys))
-    width = WIDTH if columns > 1 else 0.72 * WIDTH
-    figure, grid = panels(len(keys), columns, width, 1.95 if columns > 1 else 2.7, 0.55)
+    figure, grid, columns = _curve_panels(len(keys), 3)
     shown = [c for c in study.contenders if any(run.contender == c for run in runs)]
     for axes, (environment, frames) in zip(grid, keys, strict=True):
         inside = [run for run in runs if (run.environment, run.frames) == (environment, frames)]
@@ -170,26 +170,30 @@ def learning_curves(study: StudyData) -> Figure:
         axes.set_title(f"{title}, {seeds_text(inside)}")
     for axes in grid[::columns]:
         axes.set_ylabel("evaluation score")
-    title = _title(study)
-    if columns == 1:  # narrow: the panel itself names the environment
-        title = title.partition(": ")[2].capitalize()
-    return _finish(figure, title, _handles(study, shown), 4 if columns > 1 else 2)
+    return _finish(figure, _title(study, columns), _handles(study, shown), 4 if columns > 1 else 2)
+
+
+def _curve_panels(count: int, columns: int) -> tuple[Figure, list[Axes], int]:
+    """Panels for learning curves, a larger one where there is only one, and their columns."""
+    columns = min(columns, count)
+    size = (WIDTH, 1.95) if columns > 1 else (0.72 * WIDTH, 2.7)
+    return *panels(count, columns, *size, 0.55), columns
 
 
 def variants_by_agent(study: StudyData) -> Figure:
     """A panel for each agent on each environment, with a curve for each variant."""
     keys = list(dict.fromkeys((run.environment, run.agent) for run in study.runs))
-    figure, grid = panels(len(keys), 2, WIDTH, 1.95, 0.55)
+    figure, grid, columns = _curve_panels(len(keys), 2)
     for axes, (environment, agent) in zip(grid, keys, strict=True):
         inside = [run for run in study.runs if (run.environment, run.agent) == (environment, agent)]
         curve_panel(axes, study, inside)
         title = f"{STYLES[agent].title}, {environment_title(environment)}"
         axes.set_title(f"{title}, {seeds_text(inside)}")
-    for axes in grid[::2]:
+    for axes in grid[::columns]:
         axes.set_ylabel("evaluation score")
     drawn = {style["label"]: style for style in _by_variant(study).values()}
     handles = [Line2D([], [], markersize=3.5, **style) for style in drawn.values()]
-    return _finish(figure, _title(study), handles, 4)
+    return _finish(figure, _title(study, columns), handles, 4)
 
 
 def curve_panel(
