@@ -127,7 +127,7 @@ def _pictures(name: str, studies: Studies) -> list[tuple[str, str]]:
     return found
 
 
-_WITH_SIGMA: Final = ("minatar", "minatar-a3c", "rainbow", "pong")
+_WITH_SIGMA: Final = ("minatar", "minatar-a3c", "rainbow", "pong", "pong-2m")
 _DRAWN: Final[dict[str, Callable[[StudyData], Figure]]] = {
     "sigma0": figures.sigma0_figure,
     "controls": figures.controls_figure,
@@ -136,6 +136,7 @@ _DRAWN: Final[dict[str, Callable[[StudyData], Figure]]] = {
     "presets": figures.variants_by_agent,
     "batched-workers": figures.variants_by_agent,
     "pong": figures.training_and_evaluations,
+    "pong-2m": figures.training_and_evaluations,
 }
 
 

@@ -41,13 +41,14 @@ STUDIES: Final[dict[str, str]] = {
     "presets": "CartPole and Acrobot, presets that searches found",
     "batched-workers": "MinAtar Breakout, batched workers of A3C",
     "pong": "Atari Pong",
+    "pong-2m": "Atari Pong, DQN for 2M frames",
 }
 """Every study, in the order of the page, with its title."""
 
 OF_VARIANTS: Final = ("presets", "batched-workers")
 """Studies that compare the settings of one agent: each variant with its runs without a variant."""
 
-WITH_TRAINING: Final = ("pong",)
+WITH_TRAINING: Final = ("pong", "pong-2m")
 """Studies that keep the returns of training games, too: some of their evaluations complete none."""
 
 # What a variant of a plan is called in tables and figures.
