@@ -93,8 +93,9 @@ def _run(spec: RunSpec, position: int, **changes: Any) -> RunData:
         "training": off - 0.2 if spec.environment == "atari/pong" else np.empty(0),
         "sigma_frames": [round(x) for x in np.linspace(0, spec.frames, 21)] if noisy else [],
         "sigma": {
-            layer: 0.02 * (1 + random.normal(0, 0.01, 21)) * (1 if layer.endswith("0") else fall)
+            layer: 0.02 * (1 + random.normal(0, 0.01, 21)) * course
             for layer in layers
+            for course in [1 if layer.endswith("0") else 1 / fall if layer == "policy" else fall]
         },
     }
     return RunData(**given | changes)

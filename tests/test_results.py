@@ -635,10 +635,43 @@ def test_claims_are_answered_from_all_studies(tmp_path: Path) -> None:
     claims = script("claims")
     assert len(claims.faster(studies)) == len(claims.higher(studies)) == 4 + 3
     assert "NoisyNet-DQN, Σ̄ of the last layers: falls in all 5 games." in claims.sigma(studies)
-    assert len(claims.higher_off(studies)) == 4 + 3
+    for layer, verb in (("policy", "rises"), ("value", "falls")):
+        line = f"NoisyNet-A3C, Σ̄ of the {layer} layer: {verb} in all 5 games."
+        assert line in claims.sigma(studies)
     assert claims.on_off(studies)[0] == "NoisyNet-DQN: lower with noise in all 5 games."
     assert "factorised against independent" in claims.factorised(studies)[0]
     assert "no verdict with fewer than 3 seeds (Pong)" in claims.factorised(studies)[-1]
+
+
+def test_scores_with_noise_off_are_compared_too(tmp_path: Path) -> None:
+    found = load_synthetic("minatar", tmp_path)
+    claims, tables = script("claims"), script("result_tables")
+    assert not any("score with noise off" in line for line in tables.score_sentences(found))
+    worse = [
+        replace(run, scores=run.scores | {"on": run.scores["off"] - 50})
+        if "on" in run.scores
+        else run
+        for run in found.runs
+    ]
+    studies = {"minatar": replace(found, runs=tuple(worse))}
+    line = "NoisyNet-DQN against DQN: lower in all 5 games."
+    assert line in claims.higher(studies)
+    assert line not in claims.higher_off(studies)
+    assert claims.higher_off(studies) == claims.higher_off({"minatar": found})
+    lines = tables.score_sentences(studies["minatar"])
+    assert any("NoisyNet-DQN against DQN, score with noise off" in line for line in lines)
+
+
+def test_every_group_of_layers_has_a_panel(tmp_path: Path) -> None:
+    figures = script("result_figures")
+    with figure_style():
+        panels = figures.sigma_figure(load_synthetic("pong", tmp_path)).axes
+    shown = [(axes.get_ylabel(), axes.get_visible()) for axes in panels]
+    assert shown == [
+        *(("hidden layers", True), ("", True), ("", True)),
+        *(("policy layer", True), ("", True), ("last layers", True)),
+        *(("value layer", True), ("", True), ("", False)),
+    ]
 
 
 def test_the_page_says_which_studies_were_not_run(tmp_path: Path) -> None:

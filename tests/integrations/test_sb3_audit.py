@@ -84,6 +84,9 @@ def test_a_layer_gated_by_training_acts_and_bootstraps_without_noise() -> None:
     assert not any(event.noisy for event in acting)
     assert passes(log, network="online", with_gradient=True) == (25, 25, 25)
     assert passes(log, network="target") == (25, 0, 0)
+    with record_noise(model.policy.q_net) as log:
+        model.predict(model.observation_space.sample(), deterministic=True)
+    assert passes(log) == (1, 0, 0)
 
 
 def test_the_audit_finds_a_layer_gated_by_training() -> None:
